@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+# bora_test and bora_command_test. Labels of a test: its folder under tests/, `single` or `ranks`, and
+# what LABELS adds (`nightly` keeps a long test out of ./check).
+include(GoogleTest)
+
+# Two threads, so that threaded loops are really threaded; passive, since tests share the cores.
+set(BORA_TEST_ENV "OMP_NUM_THREADS=2" "OMP_WAIT_POLICY=passive")
+if(BORA_SANITIZE MATCHES "thread")
+  set(BORA_TEST_ENV "OMP_NUM_THREADS=1")  # libgomp's barriers are invisible to TSan: false reports
+endif()
+# Several ranks on few cores: no core binding, yield while waiting, shared memory only.
+set(BORA_MPI_TEST_ENV
+    "OMP_NUM_THREADS=1" "OMP_WAIT_POLICY=passive"
+    "OMPI_MCA_rmaps_base_oversubscribe=1" "OMPI_MCA_hwloc_base_binding_policy=none"
+    "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_btl=self,vader")
+execute_process(COMMAND id -u OUTPUT_VARIABLE bora_uid OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(bora_uid STREQUAL "0")
+  # Open MPI refuses to start as root, as in containers, unless told twice.
+  list(APPEND BORA_MPI_TEST_ENV "OMPI_ALLOW_RUN_AS_ROOT=1" "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endif()
+if(BORA_SANITIZE)
+  set(supp "${PROJECT_SOURCE_DIR}/tests/support")
+  foreach(env IN ITEMS BORA_TEST_ENV BORA_MPI_TEST_ENV)
+    list(APPEND ${env} "UBSAN_OPTIONS=print_stacktrace=1"
+                "LSAN_OPTIONS=suppressions=${supp}/lsan.supp:print_suppressions=0"
+                "TSAN_OPTIONS=suppressions=${supp}/tsan.supp:halt_on_error=1")
+  endforeach()
+endif()
+
+# bora_test_folder(<out>): the folder under tests/ that is being configured, as the first label.
+function(bora_test_folder out)
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
+  if(folder STREQUAL "" OR folder MATCHES "^\\.\\.")
+    set(folder top)
+  endif()
+  set(${out} ${folder} PARENT_SCOPE)
+endfunction()
+
+# bora_test(<name> SOURCES <file>... [SINGLE_SOURCE <file>...] LIBS <lib>... [RANKS <n>...]
+#           [LABELS <label>...] [TIMEOUT <seconds>])
+# Program test_<name> on GoogleTest. Without RANKS every TEST() becomes a ctest of its own, called
+# <name>.<Suite>.<Test>. With RANKS the program starts and ends MPI itself (tests/support/mpi_main.cpp)
+# and runs as a whole, once for each n: <name>.np<n>. TIMEOUT is per ctest, 60 s unless given.
+function(bora_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;SINGLE_SOURCE;LIBS;RANKS;LABELS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT (arg_SOURCES OR arg_SINGLE_SOURCE))
+    message(FATAL_ERROR "bora_test(${name}): wants SOURCES; not understood: "
+                        "'${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  if(BORA_SANITIZE)
+    math(EXPR arg_TIMEOUT "10 * ${arg_TIMEOUT}")
+  endif()
+  bora_test_folder(folder)
+  set(target test_${name})
+  bora_executable(${target} SOURCES ${arg_SOURCES} SINGLE_SOURCE ${arg_SINGLE_SOURCE}
+                  LIBS ${arg_LIBS} GTest::gtest GTest::gmock NO_INSTALL)
+  if(NOT arg_RANKS)
+    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+    # "\\;" keeps the list together on its way through the generated script.
+    string(REPLACE ";" "\\;" labels "${folder};single;${arg_LABELS}")
+    string(REPLACE ";" "\\;" env "${BORA_TEST_ENV}")
+    gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+                         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+                         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${labels}" ENVIRONMENT "${env}")
+    return()
+  endif()
+  set(main "${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp")
+  if(EXISTS "${main}")
+    target_sources(${target} PRIVATE "${main}")
+  endif()
+  target_link_libraries(${target} PRIVATE MPI::MPI_C)
+  foreach(n IN LISTS arg_RANKS)
+    add_test(NAME ${name}.np${n} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+             COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${n} $<TARGET_FILE:${target}>)
+    set_tests_properties(${name}.np${n} PROPERTIES
+      LABELS "${folder};ranks;${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${n}
+      ENVIRONMENT "${BORA_MPI_TEST_ENV}")
+  endforeach()
+endfunction()
+
+# bora_command_test(<name> COMMAND <program> <arg>... [RANKS] [LABELS <label>...] [TIMEOUT <seconds>]
+#                   [PROCESSORS <n>])
+# One ctest that runs any command from the repository's root, for end-to-end tests. With RANKS the
+# command may call mpirun: it gets the multi-rank environment and the label `ranks`.
+function(bora_command_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "RANKS" "TIMEOUT;PROCESSORS" "COMMAND;LABELS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_COMMAND)
+    message(FATAL_ERROR "bora_command_test(${name}): wants COMMAND; not understood: "
+                        "'${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  if(BORA_SANITIZE)
+    math(EXPR arg_TIMEOUT "10 * ${arg_TIMEOUT}")
+  endif()
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 1)
+  endif()
+  bora_test_folder(folder)
+  set(kind single)
+  set(env "${BORA_TEST_ENV}")
+  if(arg_RANKS)
+    set(kind ranks)
+    set(env "${BORA_MPI_TEST_ENV}")
+  endif()
+  add_test(NAME ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES LABELS "${folder};${kind};${arg_LABELS}"
+    TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS} ENVIRONMENT "${env}")
+endfunction()
