@@ -66,7 +66,7 @@ function(bora_library name)
   # Some loops are OpenMP's. Public, since the launch shapes are templates in headers.
   target_link_libraries(${target} PUBLIC OpenMP::OpenMP_CXX)
   if(BORA_CUDA)
-    target_compile_definitions(${target} PUBLIC BORA_WITH_CUDA=1)
+    target_compile_definitions(${target} PUBLIC BORA_CUDA=1)
     target_link_libraries(${target} PUBLIC CUDA::cudart)
   endif()
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})

@@ -59,12 +59,20 @@ function(bora_test name)
                   LIBS ${arg_LIBS} GTest::gtest GTest::gmock NO_INSTALL)
   if(NOT arg_RANKS)
     target_link_libraries(${target} PRIVATE GTest::gtest_main)
-    # "\\;" keeps the list together on its way through the generated script.
-    string(REPLACE ";" "\\;" labels "${folder};single;${arg_LABELS}")
-    string(REPLACE ";" "\\;" env "${BORA_TEST_ENV}")
-    gtest_discover_tests(${target} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
-                         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-                         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${labels}" ENVIRONMENT "${env}")
+    gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_tests
+                         DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    # Properties that are lists do not survive gtest_discover_tests(PROPERTIES ...); ctest reads this
+    # file after the discovered tests.
+    set(labels "${folder}" single ${arg_LABELS})
+    string(CONFIGURE [[
+foreach(test IN LISTS @target@_tests)
+  set_tests_properties("${test}" PROPERTIES
+    LABELS "@labels@" ENVIRONMENT "@BORA_TEST_ENV@" TIMEOUT @arg_TIMEOUT@)
+endforeach()
+]] script @ONLY)
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
+    file(CONFIGURE OUTPUT "${file}" CONTENT "${script}" @ONLY)
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
     return()
   endif()
   set(main "${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp")
@@ -72,11 +80,12 @@ function(bora_test name)
     target_sources(${target} PRIVATE "${main}")
   endif()
   target_link_libraries(${target} PRIVATE MPI::MPI_C)
+  set(labels "${folder}" ranks ${arg_LABELS})
   foreach(n IN LISTS arg_RANKS)
     add_test(NAME ${name}.np${n} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${n} $<TARGET_FILE:${target}>)
     set_tests_properties(${name}.np${n} PROPERTIES
-      LABELS "${folder};ranks;${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${n}
+      LABELS "${labels}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${n}
       ENVIRONMENT "${BORA_MPI_TEST_ENV}")
   endforeach()
 endfunction()
@@ -107,7 +116,8 @@ function(bora_command_test name)
     set(kind ranks)
     set(env "${BORA_MPI_TEST_ENV}")
   endif()
+  set(labels "${folder}" ${kind} ${arg_LABELS})
   add_test(NAME ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" COMMAND ${arg_COMMAND})
-  set_tests_properties(${name} PROPERTIES LABELS "${folder};${kind};${arg_LABELS}"
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}"
     TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS} ENVIRONMENT "${env}")
 endfunction()
