@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allocators over a backend's raw memory: caching with split and merge, with peak and per-op
+// accounting.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/device.hpp"
+
+namespace bora {
+
+/// Figures of an allocator, in bytes.
+struct MemoryStats {
+  int64_t live = 0;      ///< handed out now
+  int64_t peak = 0;      ///< largest `live` since the last reset_peak()
+  int64_t reserved = 0;  ///< taken from the backend
+  int64_t n_allocations = 0;
+  int64_t n_backend_allocations = 0;
+  /// live bytes by the op that asked for them, at the moment of the peak
+  std::map<std::string, int64_t> by_op_at_peak;
+};
+
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  /// `bytes` > 0, aligned to 256.
+  virtual void* allocate(int64_t bytes) = 0;
+  virtual void free(void* data) noexcept = 0;
+  virtual Device device() const = 0;
+};
+
+/// Keeps what it got from the backend and hands it out again: best fit, blocks split and merged
+/// with free neighbours. Memory goes back to the backend only in the destructor or in
+/// release_cached().  Thread-safe.  Temporaries live and die on one stream (design rule: only
+/// persistent buffers cross streams), so a freed block can be reused at once.
+class CachingAllocator final : public Allocator {
+ public:
+  explicit CachingAllocator(Device device);
+  ~CachingAllocator() override;
+  void* allocate(int64_t bytes) override;
+  void free(void* data) noexcept override;
+  Device device() const override { return device_; }
+
+  MemoryStats stats() const;
+  void reset_peak();
+  /// Gives wholly free segments back to the backend.
+  void release_cached();
+
+ private:
+  struct Block {
+    int64_t size = 0;       ///< bytes, a multiple of 256
+    int64_t requested = 0;  ///< 0 when free
+    int segment = 0;
+    const char* op = nullptr;
+  };
+  void* take_locked(int64_t size, int64_t requested);
+  void grow_locked(int64_t size);
+
+  Device device_;
+  mutable std::mutex mutex_;
+  std::map<char*, Block> blocks_;             // by address
+  std::set<std::pair<int64_t, char*>> free_;  // by size
+  std::map<char*, int64_t> segments_;         // address -> bytes
+  int n_segments_ = 0;
+  MemoryStats stats_;
+  std::map<const char*, int64_t> live_by_op_;
+};
+
+/// The allocator that tensors on `device` use: one CachingAllocator a device, unless replaced.
+Allocator& allocator(Device device);
+/// The default caching allocator of `device`, for its figures.
+CachingAllocator& caching_allocator(Device device);
+
+/// Names the op on whose behalf this thread allocates, while it lives; `name` must outlive the
+/// allocations (a literal).
+class AllocationTag {
+ public:
+  explicit AllocationTag(const char* name);
+  ~AllocationTag();
+  AllocationTag(const AllocationTag&) = delete;
+  AllocationTag& operator=(const AllocationTag&) = delete;
+
+ private:
+  const char* previous_;
+};
+
+}  // namespace bora

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collective: what ranks do together, without saying by which library.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace bora {
+
+/// mean = sum / size.  min and max propagate NaN.  For floating types sums are formed in acc_t in
+/// rank order, so every rank gets the same bits, run after run.
+enum class ReduceOp { sum, mean, min, max };
+std::string_view name_of(ReduceOp op);
+
+/// Work that was started.  A default Work is done.  wait() is bounded: after the collective's time
+/// limit it throws an Error that names the operation, its number and this rank.
+class Work {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual bool done() = 0;
+    virtual void wait() = 0;
+  };
+  Work() = default;
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  bool done() const { return !state_ || state_->done(); }
+  /// Blocks until done; rethrows what went wrong.
+  void wait() const {
+    if (state_) state_->wait();
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// A group of ranks.  Every rank must call the same operations in the same order with the same
+/// types and counts; `label` names the operation in messages.  Tensors must be on device_type();
+/// violations throw before anything is sent.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual DeviceType device_type() const = 0;
+
+  /// In place over the whole tensor; the tensor must not be touched until the work is done.
+  virtual Work all_reduce_async(Tensor x, ReduceOp op, std::string_view label) = 0;
+  /// In place; root's bytes win.
+  virtual void broadcast(Tensor& x, int root, std::string_view label) = 0;
+  /// out (size, ...) receives each rank's x (...) in rank order.
+  virtual void all_gather(const Tensor& x, Tensor& out, std::string_view label) = 0;
+  /// out on root (size, ...) receives each rank's x; ignored on the others (may be undefined
+  /// there).
+  virtual void gather(const Tensor& x, Tensor& out, int root, std::string_view label) = 0;
+  /// In place on root; the other ranks' x is left as it was.
+  virtual void reduce(Tensor& x, int root, ReduceOp op, std::string_view label) = 0;
+  /// x (size, ...) is reduced, out (...) receives this rank's row.
+  virtual void reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
+                              std::string_view label) = 0;
+  /// Returns when all ranks have called it; throws after the time limit, naming the ranks that are
+  /// missing where that is known.
+  virtual void barrier(std::string_view label) = 0;
+  /// Ranks of equal color form a group, ordered by (key, rank).
+  virtual std::unique_ptr<Collective> split(int color, int key) = 0;
+
+  void all_reduce(Tensor& x, ReduceOp op, std::string_view label) {
+    all_reduce_async(x, op, label).wait();
+  }
+  double all_reduce(double value, ReduceOp op, std::string_view label);
+  int64_t all_reduce(int64_t value, ReduceOp op, std::string_view label);
+  std::vector<double> all_reduce(std::vector<double> values, ReduceOp op, std::string_view label);
+  /// Every rank's text, in rank order, on all ranks.
+  std::vector<std::string> all_gather_text(const std::string& text, std::string_view label);
+  /// Root's text on all ranks.
+  std::string broadcast_text(const std::string& text, int root, std::string_view label);
+
+  /// Runs `body` on every rank; if any rank throws an Error, all ranks throw: their own, or one
+  /// that names the first failing rank and its message.  So a failure on one rank is a failure on
+  /// all, with one cause, and nobody waits for ever.
+  void agree(std::string_view what, const std::function<void()>& body);
+};
+
+}  // namespace bora

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Op: how a differentiable function is written, and apply(), which runs and records it.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/allocator.hpp"
+#include "core/profile.hpp"
+#include "core/rng.hpp"
+#include "core/tape.hpp"
+
+namespace bora {
+
+/// What type an op computes in under mixed precision: `half` in f16/bf16 (convolutions, matrix
+/// products), `full` in f32 (losses, statistics, softmax), `follow` in the type of its input.
+enum class Precision { half, full, follow };
+
+struct OpInfo {
+  const char* name;
+  Precision precision;
+};
+
+/// What an op sees while it runs.  In forward: what to save, whether anything is recorded.  In
+/// backward: what was saved, which gradients are wanted, and where they may be written.
+class OpContext {
+ public:
+  explicit OpContext(Device device, bool records, std::vector<bool> wants)
+      : device_(device), records_(records), wants_(std::move(wants)) {}
+
+  Stream stream() const { return current_stream(device_); }
+  Tensor like(const Tensor& t) const { return Tensor::empty(t.shape(), t.dtype(), t.device()); }
+  Tensor empty(const Shape& shape, DType type) const { return Tensor::empty(shape, type, device_); }
+
+  /// Forward: whether a node will be left behind.
+  bool records() const { return records_; }
+  /// Is the gradient of input i wanted?  In forward and in backward.
+  bool wants(int i) const { return wants_.at(static_cast<size_t>(i)); }
+
+  /// Forward: keeps tensors for backward, in this order (without their place on the tape).  Nothing
+  /// if nothing is recorded.
+  template <class... Tensors>
+  void save(const Tensors&... tensors) {
+    if (records_) (saved_.push_back(tensors.detach()), ...);
+  }
+  /// Backward: the i-th saved tensor.
+  const Tensor& saved(int i) const {
+    BORA_CHECK(static_cast<size_t>(i) < saved_.size(), "saved tensor ", i, " of ", saved_.size(),
+               ": freed already (a second backward over the same nodes?)");
+    return saved_[static_cast<size_t>(i)];
+  }
+  void release() { saved_.clear(); }
+
+  /// Backward: the place where the gradient of input i should be written by the op itself, if it is
+  /// a leaf whose buffer has type `type`; else empty, and the gradient is returned.  Once taken it
+  /// must be written wholly.
+  Sink sink(int i, DType type) { return out_ ? out_->take_sink(i, type) : Sink{}; }
+
+  /// Forward: a fresh random key for this node (the same when recompute runs the op again).  Keep
+  /// it in the op.
+  RngKey rng() { return next_rng_key(); }
+
+  void begin_backward(InputGradients* out) { out_ = out; }
+
+ private:
+  Device device_;
+  bool records_;
+  std::vector<bool> wants_;
+  std::vector<Tensor> saved_;
+  InputGradients* out_ = nullptr;
+};
+
+namespace detail {
+
+template <class OpT>
+class OpNode final : public Node {
+ public:
+  OpNode(OpT op, OpContext context, std::vector<std::shared_ptr<Node>> inputs)
+      : Node(OpT::info.name), op_(std::move(op)), context_(std::move(context)) {
+    inputs_ = std::move(inputs);
+  }
+
+  void backward(const Tensor& dy, InputGradients& out) override {
+    static const std::string range = std::string(OpT::info.name) + ".backward";
+    const ScopedRange profile(range.c_str());
+    const AllocationTag tag(range.c_str());
+    context_.begin_backward(&out);
+    distribute(op_.backward(context_, dy), out);
+    context_.begin_backward(nullptr);
+  }
+  void release() override { context_.release(); }
+
+ private:
+  static void distribute(Tensor gradient, InputGradients& out) { out.give(0, std::move(gradient)); }
+  template <size_t N>
+  static void distribute(std::array<Tensor, N> gradients, InputGradients& out) {
+    for (size_t i = 0; i < N; ++i) out.give(static_cast<int>(i), std::move(gradients[i]));
+  }
+  static void distribute(std::vector<Tensor> gradients, InputGradients& out) {
+    for (size_t i = 0; i < gradients.size(); ++i)
+      out.give(static_cast<int>(i), std::move(gradients[i]));
+  }
+
+  OpT op_;
+  OpContext context_;
+};
+
+template <class OpT, class Forward>
+Tensor run_op(OpT op, const std::vector<const Tensor*>& inputs, Forward&& forward) {
+  bool records = false;
+  std::vector<bool> wants(inputs.size());
+  Device device;
+  bool first = true;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& x = *inputs[i];
+    wants[i] = recording() && x.requires_grad();
+    records = records || wants[i];
+    if (!x.defined()) continue;
+    BORA_CHECK(first || x.device() == device, OpT::info.name, ": input ", i, " is on ", x.device(),
+               ", an earlier one is on ", device);
+    device = x.device();
+    first = false;
+  }
+  BORA_CHECK(!first, OpT::info.name, ": no input is defined");
+  const ScopedRange profile(OpT::info.name);
+  const AllocationTag tag(OpT::info.name);
+  OpContext context(device, records, std::move(wants));
+  Tensor y;
+  {
+    const NoGrad no_grad;  // what an op does inside is not recorded; its node is
+    y = forward(op, context);
+  }
+  if (!records) return y.detach();
+  std::vector<std::shared_ptr<Node>> edges(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (context.wants(static_cast<int>(i))) edges[i] = inputs[i]->node();
+  return y.detach().with_node(
+      std::make_shared<OpNode<OpT>>(std::move(op), std::move(context), std::move(edges)));
+}
+
+}  // namespace detail
+
+/// An op is a value with
+///   static constexpr OpInfo info;
+///   Tensor forward(OpContext&, const Tensor&...)                         (may change the op's own
+///   fields) Tensor | std::array<Tensor, N> | std::vector<Tensor> backward(OpContext&, const
+///   Tensor& dy)
+/// A gradient that is not wanted, or was written to its sink, is returned as an undefined tensor.
+/// apply runs forward, measures it, and records a node if any input has a place on the tape and
+/// recording is on.
+template <class OpT, std::same_as<Tensor>... In>
+Tensor apply(OpT op, const In&... inputs) {
+  return detail::run_op(std::move(op), {&inputs...},
+                        [&](OpT& o, OpContext& c) { return o.forward(c, inputs...); });
+}
+
+/// The same for ops over a list: forward(OpContext&, const std::vector<Tensor>&), backward returns
+/// std::vector<Tensor>.
+template <class OpT>
+Tensor apply_list(OpT op, const std::vector<Tensor>& inputs) {
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& t : inputs) pointers.push_back(&t);
+  return detail::run_op(std::move(op), pointers,
+                        [&](OpT& o, OpContext& c) { return o.forward(c, inputs); });
+}
+
+}  // namespace bora
