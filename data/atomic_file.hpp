@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// AtomicFile: a file that is replaced as a whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace bora::data {
+
+/// Writes to "<path>.tmp-<host>-<process>-<number>" in the same folder; commit() makes it durable
+/// and puts it in the place of `path` by a rename, so whoever opens `path` finds the old content or
+/// the new one, whole, also after a kill or a power cut at any moment.  Every write and close is
+/// checked.  The mode of the new file follows the umask.  Without commit() the destructor removes
+/// what was written.
+class AtomicFile {
+ public:
+  /// Throws Error naming the path if the folder is missing or not writable.  Also removes temporary
+  /// files of killed writers of the same path that nobody has written to for 15 minutes.
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends bytes; throws Error naming the file and the reason (disk full, ...).
+  void write(const void* data, int64_t bytes);
+  void write(std::string_view text) { write(text.data(), static_cast<int64_t>(text.size())); }
+  /// Sync, close, rename, sync the folder.  With `keep_as`, what was at `path` before stays under
+  /// that path (in the same folder), replacing what was there; at no moment is `path` missing.
+  void commit(const std::string& keep_as = {});
+
+  const std::string& temporary_path() const { return temporary_; }
+
+ private:
+  std::string path_, temporary_;
+  int fd_ = -1;
+  bool committed_ = false;
+};
+
+/// Writes a whole small file atomically.
+void write_file_atomic(const std::string& path, std::string_view content);
+
+}  // namespace bora::data
