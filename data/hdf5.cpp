@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/hdf5.hpp"
+
+#include <fcntl.h>
+#include <hdf5.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "core/error.hpp"
+
+namespace bora::data::hdf5 {
+
+static_assert(sizeof(hid_t) == sizeof(int64_t), "ids are kept as int64_t");
+
+namespace {
+
+std::recursive_mutex& library_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+/// Collects the library's error stack; walked from the outermost call to the deepest.
+herr_t collect(unsigned, const H5E_error2_t* entry, void* out) {
+  auto& text = *static_cast<std::string*>(out);
+  if (entry->desc == nullptr || *entry->desc == '\0') return 0;
+  if (!text.empty()) text += " <- ";
+  text += entry->desc;
+  return 0;
+}
+
+/// Refuses what is not HDF5 with a word on what it is, before the library's own vague message.
+void check_signature(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const int code = errno;
+    BORA_FAIL("cannot open '", path, "' for reading: ", std::strerror(code), " (errno ", code, ")");
+  }
+  std::array<unsigned char, 8> head{};
+  const ssize_t n = ::pread(fd, head.data(), head.size(), 0);
+  const int code = errno;
+  static constexpr std::array<unsigned char, 8> kHdf5 = {0x89, 'H',  'D',  'F',
+                                                         '\r', '\n', 0x1a, '\n'};
+  bool found = n == 8 && head == kHdf5;
+  // The format lets the signature start at 512, 1024, 2048, ... behind a user block.
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  for (off_t at = 512; !found && n >= 0 && at + 8 <= size; at *= 2) {
+    std::array<unsigned char, 8> probe{};
+    found = ::pread(fd, probe.data(), probe.size(), at) == 8 && probe == kHdf5;
+  }
+  ::close(fd);
+  BORA_CHECK(n >= 0, "cannot read '", path, "': ", std::strerror(code), " (errno ", code, ")");
+  if (found) return;
+  BORA_CHECK(n > 0, "'", path, "' is empty (0 bytes); wanted an HDF5 or NetCDF-4 file");
+  if (n >= 4 && std::memcmp(head.data(), "CDF", 3) == 0) {
+    const char* kind = head[3] == 1   ? "NetCDF-3 (classic, CDF-1)"
+                       : head[3] == 2 ? "NetCDF-3 (64-bit offset, CDF-2)"
+                       : head[3] == 5 ? "NetCDF-3 (64-bit data, CDF-5)"
+                                      : "NetCDF (unknown classic version)";
+    BORA_FAIL("'", path, "' is a ", kind,
+              " file, which is not HDF5; convert it with: nccopy -k nc4 '", path, "' out.nc");
+  }
+  if (n >= 2 && head[0] == 0x1f && head[1] == 0x8b)
+    BORA_FAIL("'", path, "' is compressed as a whole by gzip; unpack it first (gunzip)");
+  BORA_FAIL("'", path, "' is not an HDF5 or NetCDF-4 file (no HDF5 signature; ", size, " bytes)");
+}
+
+}  // namespace
+
+Lock::Lock() {
+  library_mutex().lock();
+  // The switch is per thread in a thread-safe build.
+  thread_local bool silent = false;
+  if (!silent) {
+    H5open();
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    silent = true;
+  }
+}
+
+Lock::~Lock() { library_mutex().unlock(); }
+
+std::string Status::text(Code) {
+  std::string text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, &collect, &text);
+  H5Eclear2(H5E_DEFAULT);
+  return text.empty() ? "no reason given by the library" : text;
+}
+
+Id::Id(int64_t value) : value_(value), process_(::getpid()) {}
+
+Id::Id(Id&& other) noexcept : value_(std::exchange(other.value_, -1)), process_(other.process_) {}
+
+Id& Id::operator=(Id&& other) noexcept {
+  if (this != &other) {
+    reset();
+    value_ = std::exchange(other.value_, -1);
+    process_ = other.process_;
+  }
+  return *this;
+}
+
+int64_t Id::get() const {
+  BORA_CHECK(value_ >= 0, "hdf5: use of a file, group or data set that is not open");
+  BORA_CHECK(process_ == ::getpid(), "hdf5: a file opened before fork() is used in the child (pid ",
+             ::getpid(), "); open it again there");
+  return value_;
+}
+
+void Id::reset() noexcept {
+  const int64_t value = std::exchange(value_, -1);
+  // A forked child must not write the parent's buffers or move its file position.
+  if (value < 0 || process_ != ::getpid()) return;
+  Lock lock;
+  BORA_HDF5_WARN(H5Idec_ref(value));
+}
+
+File File::open(const std::string& path) {
+  Lock lock;
+  check_signature(path);
+  return with_context("cannot open '" + path + "'", [&] {
+    const Id list(BORA_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
+#if H5_VERSION_GE(1, 10, 7)
+    BORA_HDF5(H5Pset_file_locking(list.get(), false, true));
+#endif
+    File file;
+    file.file_ = path;
+    file.label_ = path + ":/";
+    try {
+      file.file_id_ = Id(BORA_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, list.get())));
+    } catch (const Error& e) {
+      const std::string text = e.what();
+      // Old libraries always lock; the variable can also force it.
+      if (text.find("lock") != std::string::npos)
+        throw Error(
+            text +
+            "; set HDF5_USE_FILE_LOCKING=FALSE in the environment to open it without a lock");
+      throw;
+    }
+    file.id_ = Id(BORA_HDF5(H5Gopen2(file.file_id_.get(), "/", H5P_DEFAULT)));
+    return file;
+  });
+}
+
+File File::create(const std::string& path) {
+  Lock lock;
+  return with_context("cannot create '" + path + "'", [&] {
+    const Id list(BORA_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
+#if H5_VERSION_GE(1, 10, 7)
+    // Best effort: a file system that has no locks does not stop us.
+    BORA_HDF5(H5Pset_file_locking(list.get(), true, true));
+#endif
+    // As NetCDF-4 wants it: links and attributes keep the order in which they were made.
+    const Id creation(BORA_HDF5(H5Pcreate(H5P_FILE_CREATE)));
+    BORA_HDF5(
+        H5Pset_link_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED));
+    BORA_HDF5(
+        H5Pset_attr_creation_order(creation.get(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED));
+    BORA_HDF5(H5Pset_obj_track_times(creation.get(), false));
+    File file;
+    file.file_ = path;
+    file.label_ = path + ":/";
+    try {
+      file.file_id_ =
+          Id(BORA_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), list.get())));
+    } catch (const Error& e) {
+      const std::string text = e.what();
+      if (text.find("lock") != std::string::npos)
+        throw Error(text +
+                    "; another process may have it open; set HDF5_USE_FILE_LOCKING=FALSE in the "
+                    "environment if the file system has no locks");
+      throw;
+    }
+    file.writable_ = true;
+    file.id_ = Id(BORA_HDF5(H5Gopen2(file.file_id_.get(), "/", H5P_DEFAULT)));
+    return file;
+  });
+}
+
+void File::flush() {
+  Lock lock;
+  with_context("writing '" + file_ + "'",
+               [&] { BORA_HDF5(H5Fflush(file_id_.get(), H5F_SCOPE_LOCAL)); });
+}
+
+void File::close() {
+  if (!file_id_) return;
+  Lock lock;
+  with_context("closing '" + file_ + "'", [&] {
+    if (writable_) BORA_HDF5(H5Fflush(file_id_.get(), H5F_SCOPE_LOCAL));
+    id_.reset();
+    BORA_HDF5(H5Idec_ref(file_id_.release()));
+  });
+}
+
+File::~File() {
+  if (!file_id_) return;
+  Lock lock;
+  id_.reset();
+  file_id_.reset();
+}
+
+std::string detail::list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names)
+    text += bora::detail::join(text.empty() ? "'" : ", '", name, "'");
+  return text.empty() ? "none" : text;
+}
+
+int64_t open_objects() {
+  Lock lock;
+  return BORA_HDF5(H5Fget_obj_count(static_cast<hid_t>(H5F_OBJ_ALL), H5F_OBJ_ALL));
+}
+
+bool library_is_threadsafe() {
+  Lock lock;
+  hbool_t safe = 0;
+  BORA_HDF5(H5is_library_threadsafe(&safe));
+  return safe != 0;
+}
+
+std::string library_version() {
+  Lock lock;
+  unsigned a = 0, b = 0, c = 0;
+  BORA_HDF5(H5get_libversion(&a, &b, &c));
+  return std::to_string(a) + "." + std::to_string(b) + "." + std::to_string(c);
+}
+
+}  // namespace bora::data::hdf5

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// HDF5: files, groups, data sets and attributes with an owner, one lock, and errors that say which
+// file and why.  The C library is hidden: nothing here includes its headers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status.hpp"
+#include "core/tensor.hpp"
+
+namespace bora::data::hdf5 {
+
+/// The one lock of the process around the C library, recursive.  Every function below takes it, the
+/// destructors too, so single calls are safe also with a library that was built without thread
+/// safety.  Hold it yourself over a scope whose steps belong together (open, read, close).
+class Lock {
+ public:
+  Lock();
+  ~Lock();
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+};
+
+/// Status traits for bora::check: every id, count and status of the C library is negative on
+/// failure.  The text is the library's error stack in one line, deepest cause last.
+struct Status {
+  using Code = int64_t;
+  static bool ok(Code code) { return code >= 0; }
+  static std::string text(Code code);
+  static constexpr const char* name = "HDF5";
+};
+
+/// Checks a call of the C library and gives back its value; for .cpp files in data/ only.  The
+/// caller holds the Lock.
+#define BORA_HDF5(call) ::bora::data::hdf5::detail::checked((call), #call)
+#define BORA_HDF5_WARN(call) ::bora::check_warn<::bora::data::hdf5::Status>((call), #call)
+
+namespace detail {
+template <class T>
+T checked(T code, const char* expression,
+          std::source_location where = std::source_location::current()) {
+  check<Status>(static_cast<int64_t>(code), expression, where);
+  return code;
+}
+}  // namespace detail
+
+/// Move-only owner of an id of any kind (file, group, data set, type, space, list).
+class Id {
+ public:
+  Id() = default;
+  explicit Id(int64_t value);
+  Id(Id&& other) noexcept;
+  Id& operator=(Id&& other) noexcept;
+  ~Id() { reset(); }
+  /// Throws Error when there is none, or when it was made before a fork: a child process must open
+  /// the file by itself, since both would share the position in the file.
+  int64_t get() const;
+  explicit operator bool() const { return value_ >= 0; }
+  /// Gives it back; a failure is logged.
+  void reset() noexcept;
+  /// Hands the id to the caller, who closes it.
+  int64_t release() noexcept { return std::exchange(value_, -1); }
+
+ private:
+  int64_t value_ = -1;
+  int process_ = 0;
+};
+
+/// What a data set or attribute holds.
+struct TypeInfo {
+  enum class Kind { integer, floating, text, other };
+  Kind kind = Kind::other;
+  int64_t bytes = 0;      ///< of one element in the file
+  bool is_signed = true;  ///< of an integer
+  std::string name;       ///< "f32", "i16", "u8", "text", "variable text", "compound", ...
+  /// The smallest of our types that holds every value of it (i8, i16 and u16 become i32; u32 and
+  /// u64 become i64).  Throws Error unless kind is integer or floating.
+  DType dtype() const;
+};
+
+class Group;
+
+/// Anything that can carry attributes.
+class Object {
+ public:
+  /// "<path of the file>:<path of the object>", for messages.
+  const std::string& label() const { return label_; }
+
+  bool has_attribute(const std::string& name) const;
+  std::vector<std::string> attribute_names() const;  ///< sorted
+  TypeInfo attribute_type(const std::string& name) const;
+
+  /// Reads an attribute.  T: int64_t, uint64_t, double, bool, std::string, or std::vector of
+  /// int64_t, double, std::string.  Numbers convert (a fraction or a value out of range is an error
+  /// for an integer T); a scalar T accepts an array of one element; text may be of fixed or
+  /// variable length.  Throws Error naming file, object and attribute if it is missing or does not
+  /// fit.
+  template <class T>
+  T attribute(const std::string& name) const;
+
+  /// Creates or replaces an attribute.  A string is written with fixed length (as NetCDF-4 does), a
+  /// bool as u8.
+  void set_attribute(const std::string& name, int64_t value);
+  void set_attribute(const std::string& name, int value) {
+    set_attribute(name, static_cast<int64_t>(value));
+  }
+  void set_attribute(const std::string& name, uint64_t value);
+  void set_attribute(const std::string& name, double value);
+  void set_attribute(const std::string& name, float value);
+  void set_attribute(const std::string& name, bool value);
+  void set_attribute(const std::string& name, std::string_view value);
+  void set_attribute(const std::string& name, const char* value) {
+    set_attribute(name, std::string_view(value));
+  }
+  void set_attribute(const std::string& name, const std::string& value) {
+    set_attribute(name, std::string_view(value));
+  }
+  void set_attribute(const std::string& name, const std::vector<int64_t>& values);
+  void set_attribute(const std::string& name, const std::vector<double>& values);
+  void set_attribute(const std::string& name, const std::vector<std::string>& values);
+
+  /// Copies one attribute as it is (type, shape, bytes) to another object, perhaps of another file.
+  /// Throws Error for types that point into the file (references).
+  void copy_attribute(const std::string& name, Object& to) const;
+
+  /// The id, for the .cpp files of data/.
+  int64_t id() const { return id_.get(); }
+
+ protected:
+  Object() = default;
+  Object(Id id, std::string label) : id_(std::move(id)), label_(std::move(label)) {}
+  Id id_;
+  std::string label_;
+};
+
+/// How a data set is stored.  `chunk` empty: contiguous, or one chunk when a filter is asked for.
+struct Storage {
+  std::vector<int64_t> chunk;
+  int deflate = 0;  ///< 0 (off) to 9
+  bool shuffle = false;
+  bool fletcher32 = false;  ///< a checksum per chunk, tested on reading
+};
+
+class Dataset : public Object {
+ public:
+  Dataset() = default;
+  std::vector<int64_t> extents() const;
+  /// The extents as a Shape; throws Error above six axes.
+  Shape shape() const;
+  TypeInfo type() const;
+  std::vector<int64_t> chunk() const;  ///< empty when contiguous
+  /// Bytes that the data take in the file, after compression.
+  int64_t stored_bytes() const;
+
+  /// All elements, or the block of `count` elements from `begin` on, as a tensor on the CPU, of the
+  /// nearest type of ours (TypeInfo::dtype) or of `type`.  Values convert as a cast does; an
+  /// integer out of the range of an integer type is an error (floats overflow to inf).
+  Tensor read() const;
+  Tensor read(DType type) const;
+  Tensor read(std::span<const int64_t> begin, std::span<const int64_t> count, DType type) const;
+  /// Writes all, or a block; the tensor is on the CPU and has the block's extents.
+  void write(const Tensor& values);
+  void write(std::span<const int64_t> begin, const Tensor& values);
+
+ private:
+  friend class Group;
+  using Object::Object;
+};
+
+/// A group, and the data sets and groups below it.  Paths may have several parts ("a/b/c").
+class Group : public Object {
+ public:
+  Group() = default;
+  bool exists(const std::string& path) const;
+  bool is_group(const std::string& path) const;
+  bool is_dataset(const std::string& path) const;
+  /// Direct children, sorted by name.
+  std::vector<std::string> names() const;
+  std::vector<std::string> group_names() const;
+  std::vector<std::string> dataset_names() const;
+
+  /// Throw Error naming the file, the path and what is there instead.
+  Group open_group(const std::string& path) const;
+  Dataset open_dataset(const std::string& path) const;
+
+  /// Creates it and what is missing above it.  Throws Error if it exists.
+  Group create_group(const std::string& path);
+  /// Creates a data set without writing to it (groups above it are made).
+  Dataset create_dataset(const std::string& path, const Shape& shape, DType type,
+                         const Storage& storage = {});
+  /// Creates and writes; the tensor is on the CPU, its type is kept (f16 and bf16 too).
+  Dataset write_dataset(const std::string& path, const Tensor& values, const Storage& storage = {});
+
+ protected:
+  using Object::Object;
+  Group wrap(Id id, const std::string& path) const;
+  std::string child_label(const std::string& path) const;
+  std::string file_;
+};
+
+/// An open file; also its root group.  Close it by close() after writing: only that reports errors.
+class File : public Group {
+ public:
+  File() = default;
+  /// For reading.  Takes no file lock, so that network file systems without locks and files that
+  /// somebody else has open both work.  Throws Error naming the file and the reason: missing, no
+  /// permission, empty, truncated, another format (NetCDF-3 with the command that converts it).
+  static File open(const std::string& path);
+  /// For writing; replaces what is there.
+  static File create(const std::string& path);
+  File(File&&) = default;
+  File& operator=(File&&) = default;
+  ~File();
+
+  const std::string& path() const { return file_; }
+  /// Writes buffers out to the operating system.
+  void flush();
+  /// Flushes and closes; throws Error when something could not be written.
+  void close();
+
+ private:
+  Id file_id_;
+  bool writable_ = false;
+};
+
+/// Bytes of elements that were read by this process from data sets so far, in the file's types.
+int64_t bytes_read();
+
+/// Ids that are open in this process now: files, groups, data sets, types, attributes.
+int64_t open_objects();
+
+/// Whether the library was built thread-safe (ours works with both).
+bool library_is_threadsafe();
+std::string library_version();
+
+namespace detail {
+/// Ids of the C library's types; the caller owns the result.
+Id memory_type(DType type);
+TypeInfo describe_type(int64_t type);
+/// "'a', 'b'" or "none", for messages.
+std::string list_of(const std::vector<std::string>& names);
+}  // namespace detail
+
+}  // namespace bora::data::hdf5

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <hdf5.h>
+
+#include <atomic>
+
+#include "core/error.hpp"
+#include "data/hdf5.hpp"
+
+namespace bora::data::hdf5 {
+
+namespace {
+
+std::atomic<int64_t>& read_counter() {
+  static std::atomic<int64_t> counter{0};
+  return counter;
+}
+
+/// A 16-bit IEEE-like type: `exponent` bits of exponent under the sign.
+Id small_float(size_t exponent) {
+  Id type(BORA_HDF5(H5Tcopy(H5T_IEEE_F32LE)));
+  const size_t mantissa = 15 - exponent;
+  BORA_HDF5(H5Tset_fields(type.get(), 15, mantissa, exponent, 0, mantissa));
+  BORA_HDF5(H5Tset_size(type.get(), 2));
+  BORA_HDF5(H5Tset_ebias(type.get(), (size_t{1} << (exponent - 1)) - 1));
+  return type;
+}
+
+bool is_integer(DType type) { return !is_float(type); }
+
+/// An integer that does not fit, or a float without an integer, stops the read: HDF5 would clip.
+H5T_conv_ret_t refuse_range(H5T_conv_except_t kind, hid_t, hid_t, void*, void*, void* found) {
+  if (kind == H5T_CONV_EXCEPT_PRECISION || kind == H5T_CONV_EXCEPT_TRUNCATE)
+    return H5T_CONV_UNHANDLED;
+  *static_cast<bool*>(found) = true;
+  return H5T_CONV_ABORT;
+}
+
+std::string text_of(std::span<const int64_t> values) {
+  std::string text = "(";
+  for (size_t i = 0; i < values.size(); ++i) text += bora::detail::join(i ? ", " : "", values[i]);
+  return text + ")";
+}
+
+/// The selection in the file and the space in memory of a block, checked against the extents.
+struct Selection {
+  Id file, memory;
+  int64_t n = 1;
+};
+Selection select(const Dataset& dataset, std::span<const int64_t> begin,
+                 std::span<const int64_t> count) {
+  const std::vector<int64_t> extents = dataset.extents();
+  BORA_CHECK(begin.size() == extents.size() && count.size() == extents.size(), "block from ",
+             text_of(begin), " of ", text_of(count), " does not fit the rank of extents ",
+             text_of(extents));
+  std::vector<hsize_t> b, c;
+  Selection s;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    BORA_CHECK(begin[i] >= 0 && count[i] >= 0 && begin[i] <= extents[i] - count[i], "block from ",
+               text_of(begin), " of ", text_of(count), " is outside of extents ", text_of(extents));
+    b.push_back(static_cast<hsize_t>(begin[i]));
+    c.push_back(static_cast<hsize_t>(count[i]));
+    s.n *= count[i];
+  }
+  s.file = Id(BORA_HDF5(H5Dget_space(dataset.id())));
+  if (extents.empty()) {
+    s.memory = Id(BORA_HDF5(H5Screate(H5S_SCALAR)));
+    return s;
+  }
+  s.memory = Id(BORA_HDF5(H5Screate_simple(static_cast<int>(c.size()), c.data(), nullptr)));
+  if (s.n == 0) {
+    BORA_HDF5(H5Sselect_none(s.file.get()));
+    BORA_HDF5(H5Sselect_none(s.memory.get()));
+  } else {
+    BORA_HDF5(
+        H5Sselect_hyperslab(s.file.get(), H5S_SELECT_SET, b.data(), nullptr, c.data(), nullptr));
+  }
+  return s;
+}
+
+Shape shape_of(std::span<const int64_t> extents, const std::string& label) {
+  BORA_CHECK(extents.size() <= static_cast<size_t>(Shape::kMaxRank), "'", label,
+             "': ", extents.size(), " axes, at most ", Shape::kMaxRank, " are supported");
+  Shape shape;
+  for (int64_t e : extents) shape = shape.append(e);
+  return shape;
+}
+
+/// Names a missing compression plug-in; the library's own message does not say which data set.
+void check_filters(const Dataset& dataset) {
+  const Id list(BORA_HDF5(H5Dget_create_plist(dataset.id())));
+  if (H5Pget_layout(list.get()) != H5D_CHUNKED) {
+    H5Eclear2(H5E_DEFAULT);
+    return;
+  }
+  const int n = BORA_HDF5(H5Pget_nfilters(list.get()));
+  for (int i = 0; i < n; ++i) {
+    unsigned flags = 0, config = 0;
+    size_t n_values = 0;
+    char name[64] = "";
+    const H5Z_filter_t filter =
+        BORA_HDF5(H5Pget_filter2(list.get(), static_cast<unsigned>(i), &flags, &n_values, nullptr,
+                                 sizeof(name), name, &config));
+    BORA_CHECK(H5Zfilter_avail(filter) > 0, "stored with filter ", filter, " '", name,
+               "', which this HDF5 library does not have; install its plug-in (HDF5_PLUGIN_PATH) "
+               "or rewrite the file with deflate");
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+Id memory_type(DType type) {
+  switch (type) {
+    case DType::f16:
+      return small_float(5);
+    case DType::bf16:
+      return small_float(8);
+    case DType::f32:
+      return Id(BORA_HDF5(H5Tcopy(H5T_NATIVE_FLOAT)));
+    case DType::f64:
+      return Id(BORA_HDF5(H5Tcopy(H5T_NATIVE_DOUBLE)));
+    case DType::u8:
+      return Id(BORA_HDF5(H5Tcopy(H5T_NATIVE_UINT8)));
+    case DType::i32:
+      return Id(BORA_HDF5(H5Tcopy(H5T_NATIVE_INT32)));
+    case DType::i64:
+      return Id(BORA_HDF5(H5Tcopy(H5T_NATIVE_INT64)));
+  }
+  BORA_FAIL("hdf5: unknown DType ", static_cast<int>(type));
+}
+
+TypeInfo describe_type(int64_t type) {
+  TypeInfo info;
+  const H5T_class_t kind = H5Tget_class(type);
+  info.bytes = static_cast<int64_t>(H5Tget_size(type));
+  const std::string bits = std::to_string(8 * info.bytes);
+  switch (kind) {
+    case H5T_INTEGER:
+      info.kind = TypeInfo::Kind::integer;
+      info.is_signed = H5Tget_sign(type) == H5T_SGN_2;
+      info.name = (info.is_signed ? "i" : "u") + bits;
+      break;
+    case H5T_FLOAT: {
+      info.kind = TypeInfo::Kind::floating;
+      size_t sign = 0, exponent_at = 0, exponent = 0, mantissa_at = 0, mantissa = 0;
+      H5Tget_fields(type, &sign, &exponent_at, &exponent, &mantissa_at, &mantissa);
+      info.name = (info.bytes == 2 && exponent == 8 ? "bf" : "f") + bits;
+      break;
+    }
+    case H5T_STRING:
+      info.kind = TypeInfo::Kind::text;
+      info.name = H5Tis_variable_str(type) > 0 ? "variable text" : "text";
+      break;
+    case H5T_ENUM:
+      info.name = "enum";
+      break;
+    case H5T_COMPOUND:
+      info.name = "compound";
+      break;
+    case H5T_VLEN:
+      info.name = "variable-length list";
+      break;
+    case H5T_REFERENCE:
+      info.name = "reference";
+      break;
+    case H5T_ARRAY:
+      info.name = "array";
+      break;
+    case H5T_OPAQUE:
+      info.name = "opaque";
+      break;
+    default:
+      info.name = "an unknown type";
+  }
+  return info;
+}
+
+}  // namespace detail
+
+DType TypeInfo::dtype() const {
+  if (kind == Kind::floating) {
+    if (name == "bf16") return DType::bf16;
+    if (bytes == 2) return DType::f16;
+    return bytes <= 4 ? DType::f32 : DType::f64;
+  }
+  BORA_CHECK(kind == Kind::integer, "elements of type '", name, "', wanted numbers");
+  if (bytes == 1 && !is_signed) return DType::u8;
+  return bytes < 4 || (bytes == 4 && is_signed) ? DType::i32 : DType::i64;
+}
+
+std::vector<int64_t> Dataset::extents() const {
+  Lock lock;
+  const Id space(BORA_HDF5(H5Dget_space(id())));
+  BORA_CHECK(H5Sget_simple_extent_type(space.get()) != H5S_NULL, "'", label_,
+             "' has no elements (null space)");
+  const int rank = BORA_HDF5(H5Sget_simple_extent_ndims(space.get()));
+  std::vector<hsize_t> extents(static_cast<size_t>(rank));
+  if (rank > 0) BORA_HDF5(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr));
+  return {extents.begin(), extents.end()};
+}
+
+Shape Dataset::shape() const { return shape_of(extents(), label_); }
+
+TypeInfo Dataset::type() const {
+  Lock lock;
+  const Id type(BORA_HDF5(H5Dget_type(id())));
+  return detail::describe_type(type.get());
+}
+
+std::vector<int64_t> Dataset::chunk() const {
+  Lock lock;
+  const Id list(BORA_HDF5(H5Dget_create_plist(id())));
+  if (BORA_HDF5(H5Pget_layout(list.get())) != H5D_CHUNKED) return {};
+  std::vector<hsize_t> chunk(extents().size());
+  BORA_HDF5(H5Pget_chunk(list.get(), static_cast<int>(chunk.size()), chunk.data()));
+  return {chunk.begin(), chunk.end()};
+}
+
+int64_t Dataset::stored_bytes() const {
+  Lock lock;
+  return static_cast<int64_t>(H5Dget_storage_size(id()));
+}
+
+Tensor Dataset::read() const {
+  return with_context("reading '" + label_ + "'", [&] { return read(type().dtype()); });
+}
+
+Tensor Dataset::read(DType type) const {
+  const std::vector<int64_t> count = extents();
+  const std::vector<int64_t> begin(count.size(), 0);
+  return read(begin, count, type);
+}
+
+Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> count,
+                     DType type) const {
+  Lock lock;
+  return with_context("reading '" + label_ + "'", [&] {
+    const TypeInfo stored = this->type();
+    const DType nearest = stored.dtype();  // refuses what is not a number
+    check_filters(*this);
+    const Selection selection = select(*this, begin, count);
+    const Shape shape = shape_of(count, label_);
+    // To the 16-bit types through ours: rounding to nearest even is not promised by the library.
+    const bool small = (type == DType::f16 || type == DType::bf16) && nearest != type;
+    const DType via = !small ? type : nearest == DType::f64 ? DType::f64 : DType::f32;
+    Tensor out = Tensor::empty(shape, via);
+    if (selection.n > 0) {
+      const Id memory = detail::memory_type(via);
+      const Id list(BORA_HDF5(H5Pcreate(H5P_DATASET_XFER)));
+      bool out_of_range = false;
+      if (is_integer(via)) BORA_HDF5(H5Pset_type_conv_cb(list.get(), &refuse_range, &out_of_range));
+      const herr_t status = H5Dread(id(), memory.get(), selection.memory.get(),
+                                    selection.file.get(), list.get(), out.raw());
+      if (out_of_range) {
+        H5Eclear2(H5E_DEFAULT);
+        BORA_FAIL("a value of type ", stored.name, " is out of the range of ", via);
+      }
+      BORA_HDF5(status);
+      read_counter() += selection.n * stored.bytes;
+    }
+    return small ? out.to(type) : out;
+  });
+}
+
+void Dataset::write(const Tensor& values) {
+  const std::vector<int64_t> begin(extents().size(), 0);
+  BORA_CHECK(values.defined() && values.shape() == shape(), "writing '", label_, "' of shape ",
+             shape(), ": the tensor has shape ", values.shape());
+  write(begin, values);
+}
+
+void Dataset::write(std::span<const int64_t> begin, const Tensor& values) {
+  Lock lock;
+  with_context("writing '" + label_ + "'", [&] {
+    BORA_CHECK(values.defined() && values.device().type == DeviceType::cpu,
+               "wanted a defined tensor on the CPU");
+    std::vector<int64_t> count;
+    for (int i = 0; i < values.rank(); ++i) count.push_back(values.size(i));
+    const Selection selection = select(*this, begin, count);
+    if (selection.n == 0) return;
+    const Id memory = detail::memory_type(values.dtype());
+    BORA_HDF5(H5Dwrite(id(), memory.get(), selection.memory.get(), selection.file.get(),
+                       H5P_DEFAULT, values.raw()));
+  });
+}
+
+int64_t bytes_read() { return read_counter().load(); }
+
+}  // namespace bora::data::hdf5

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <hdf5.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.hpp"
+#include "data/hdf5.hpp"
+
+namespace bora::data::hdf5 {
+
+std::string Group::child_label(const std::string& path) const {
+  return label_.back() == '/' ? label_ + path : label_ + "/" + path;
+}
+
+Group Group::wrap(Id id, const std::string& path) const {
+  Group group(std::move(id), child_label(path));
+  group.file_ = file_;
+  return group;
+}
+
+bool Group::exists(const std::string& path) const {
+  Lock lock;
+  BORA_CHECK(!path.empty(), "hdf5: empty path below '", label_, "'");
+  // H5Lexists wants every group above to exist.
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (part != "/" && BORA_HDF5(H5Lexists(id(), part.c_str(), H5P_DEFAULT)) == 0) return false;
+    if (end == std::string::npos) break;
+  }
+  // A soft link may point to nothing.
+  return path == "/" || BORA_HDF5(H5Oexists_by_name(id(), path.c_str(), H5P_DEFAULT)) > 0;
+}
+
+namespace {
+H5O_type_t kind_of(const Group& group, const std::string& path) {
+  if (!group.exists(path)) return H5O_TYPE_UNKNOWN;
+  H5O_info_t info;
+  BORA_HDF5(H5Oget_info_by_name2(group.id(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT));
+  return info.type;
+}
+
+const char* text_of(H5O_type_t kind) {
+  switch (kind) {
+    case H5O_TYPE_GROUP:
+      return "a group";
+    case H5O_TYPE_DATASET:
+      return "a data set";
+    case H5O_TYPE_NAMED_DATATYPE:
+      return "a named type";
+    default:
+      return "nothing";
+  }
+}
+
+void check_kind(const Group& group, const std::string& path, H5O_type_t wanted) {
+  const H5O_type_t found = kind_of(group, path);
+  BORA_CHECK(found == wanted, "'", group.label(), "': wanted ", text_of(wanted), " '", path,
+             "', found ", text_of(found),
+             "; data sets here: ", detail::list_of(group.dataset_names()),
+             "; groups here: ", detail::list_of(group.group_names()));
+}
+
+std::vector<std::string> names_of_kind(const Group& group, H5O_type_t wanted) {
+  std::vector<std::string> out;
+  for (const std::string& name : group.names())
+    if (kind_of(group, name) == wanted) out.push_back(name);
+  return out;
+}
+
+herr_t append_name(hid_t, const char* name, const H5L_info_t*, void* out) {
+  static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+  return 0;
+}
+}  // namespace
+
+bool Group::is_group(const std::string& path) const {
+  Lock lock;
+  return kind_of(*this, path) == H5O_TYPE_GROUP;
+}
+
+bool Group::is_dataset(const std::string& path) const {
+  Lock lock;
+  return kind_of(*this, path) == H5O_TYPE_DATASET;
+}
+
+std::vector<std::string> Group::names() const {
+  Lock lock;
+  std::vector<std::string> out;
+  BORA_HDF5(H5Literate(id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, &append_name, &out));
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::string> Group::group_names() const {
+  Lock lock;
+  return names_of_kind(*this, H5O_TYPE_GROUP);
+}
+
+std::vector<std::string> Group::dataset_names() const {
+  Lock lock;
+  return names_of_kind(*this, H5O_TYPE_DATASET);
+}
+
+Group Group::open_group(const std::string& path) const {
+  Lock lock;
+  check_kind(*this, path, H5O_TYPE_GROUP);
+  return wrap(Id(BORA_HDF5(H5Gopen2(id(), path.c_str(), H5P_DEFAULT))), path);
+}
+
+Dataset Group::open_dataset(const std::string& path) const {
+  Lock lock;
+  check_kind(*this, path, H5O_TYPE_DATASET);
+  return with_context(child_label(path), [&] {
+    return Dataset(Id(BORA_HDF5(H5Dopen2(id(), path.c_str(), H5P_DEFAULT))), child_label(path));
+  });
+}
+
+Group Group::create_group(const std::string& path) {
+  Lock lock;
+  return with_context("creating group '" + child_label(path) + "'", [&] {
+    const Id list(BORA_HDF5(H5Pcreate(H5P_LINK_CREATE)));
+    BORA_HDF5(H5Pset_create_intermediate_group(list.get(), 1));
+    return wrap(Id(BORA_HDF5(H5Gcreate2(id(), path.c_str(), list.get(), H5P_DEFAULT, H5P_DEFAULT))),
+                path);
+  });
+}
+
+Dataset Group::create_dataset(const std::string& path, const Shape& shape, DType type,
+                              const Storage& storage) {
+  Lock lock;
+  return with_context("creating data set '" + child_label(path) + "'", [&] {
+    std::array<hsize_t, Shape::kMaxRank> extents{}, chunk{};
+    bool empty = false;
+    for (int i = 0; i < shape.rank(); ++i) {
+      extents[i] = static_cast<hsize_t>(shape[i]);
+      empty = empty || shape[i] == 0;
+    }
+    const Id space(shape.rank() == 0
+                       ? BORA_HDF5(H5Screate(H5S_SCALAR))
+                       : BORA_HDF5(H5Screate_simple(shape.rank(), extents.data(), nullptr)));
+    const Id list(BORA_HDF5(H5Pcreate(H5P_DATASET_CREATE)));
+    const bool filtered = storage.deflate > 0 || storage.shuffle || storage.fletcher32;
+    BORA_CHECK(storage.deflate >= 0 && storage.deflate <= 9, "deflate level ", storage.deflate,
+               ", wanted 0 to 9");
+    BORA_CHECK(storage.chunk.empty() || static_cast<int>(storage.chunk.size()) == shape.rank(),
+               "a chunk of ", storage.chunk.size(), " axes for shape ", shape);
+    // Scalars and empty arrays cannot be chunked, and have nothing to compress.
+    if ((filtered || !storage.chunk.empty()) && shape.rank() > 0 && !empty) {
+      for (int i = 0; i < shape.rank(); ++i) {
+        const int64_t c = storage.chunk.empty() ? shape[i] : storage.chunk[i];
+        BORA_CHECK(c > 0, "chunk extent ", c, " on axis ", i, ", wanted at least 1");
+        chunk[i] = static_cast<hsize_t>(std::min(c, shape[i]));
+      }
+      BORA_HDF5(H5Pset_chunk(list.get(), shape.rank(), chunk.data()));
+      if (storage.shuffle) BORA_HDF5(H5Pset_shuffle(list.get()));
+      if (storage.deflate > 0)
+        BORA_HDF5(H5Pset_deflate(list.get(), static_cast<unsigned>(storage.deflate)));
+      if (storage.fletcher32) BORA_HDF5(H5Pset_fletcher32(list.get()));
+    }
+    // No time stamps: equal contents give equal bytes.
+    BORA_HDF5(H5Pset_obj_track_times(list.get(), false));
+    const Id links(BORA_HDF5(H5Pcreate(H5P_LINK_CREATE)));
+    BORA_HDF5(H5Pset_create_intermediate_group(links.get(), 1));
+    const Id element = detail::memory_type(type);
+    return Dataset(Id(BORA_HDF5(H5Dcreate2(id(), path.c_str(), element.get(), space.get(),
+                                           links.get(), list.get(), H5P_DEFAULT))),
+                   child_label(path));
+  });
+}
+
+Dataset Group::write_dataset(const std::string& path, const Tensor& values,
+                             const Storage& storage) {
+  Lock lock;
+  BORA_CHECK(values.defined(), "hdf5: write_dataset '", child_label(path), "': undefined tensor");
+  Dataset dataset = create_dataset(path, values.shape(), values.dtype(), storage);
+  dataset.write(values);
+  return dataset;
+}
+
+}  // namespace bora::data::hdf5
