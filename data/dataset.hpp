@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dataset and Sample: what a trainer gets from the data, whatever the files look like.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/rng.hpp"
+#include "core/tensor.hpp"
+#include "data/window.hpp"
+
+namespace bora::data {
+
+/// physical = normalised * sigma + mean.
+struct Scaling {
+  double mean = 0;
+  double sigma = 1;
+};
+
+/// One case, or a window of it, on the CPU, without a batch axis.  Axes (D, H, W) = (x, y, z).
+struct Sample {
+  Tensor input;   ///< (X, Y, Z, C) f32: building mask (-1 building and padding, 1 open)
+                  ///< [, sin, cos of the wind angle]
+  Tensor target;  ///< (X, Y, Z, 1) f32, normalised by `scaling`; 0 in padding
+  Tensor region;  ///< (X, Y, Z) u8: 1 = open and valid, 0 = building, padding or missing.  The
+                  ///< cells that losses, metrics and statistics count
+  Tensor valid;  ///< (X, Y, Z) u8: 1 = a cell of the file with a value (buildings too), for region
+                 ///< = all
+  Scaling scaling;  ///< of the target
+  Window window;    ///< where it lies in the file's grid
+  std::string name;
+  double angle_deg =
+      0;              ///< as in the name, mirrored and turned with the field; NaN: no angle known
+  int64_t index = 0;  ///< in the dataset
+};
+
+/// Which window of a case, and whether it is varied.
+struct WindowChoice {
+  /// Evaluation: the centred window, nothing varied.
+  static WindowChoice centred() { return {}; }
+  /// Training: random window and the augmentation that the dataset's configuration allows, a pure
+  /// function of the key.  Make the key from (seed, epoch, index), never from a thread or a rank:
+  /// RngKey{seed, rng_stream("augment", epoch, index)}.
+  static WindowChoice random(RngKey key) { return {true, key}; }
+
+  bool is_random = false;
+  RngKey key{};
+};
+
+/// Cases by index.  All functions are const and may be called from several threads at once; read is
+/// a pure function of (index, choice): the same bits whatever thread, rank or order.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  /// Reads one case from its file.  Throws Error naming the file and the reason.
+  virtual Sample read(int64_t index, const WindowChoice& choice) const = 0;
+  virtual std::string name(int64_t index) const = 0;
+  /// Cases of one group (one city, one patient) must stay on one side of a split.
+  virtual std::string group(int64_t index) const { return name(index); }
+  /// Channels of the input.
+  virtual int64_t n_channels() const = 0;
+};
+
+/// Some cases of another dataset, which must live longer.  Sample::index stays that of the other.
+class Subset : public Dataset {
+ public:
+  Subset(const Dataset& base, std::vector<int64_t> indices)
+      : base_(&base), indices_(std::move(indices)) {
+    for (int64_t i : indices_)
+      BORA_CHECK(i >= 0 && i < base.size(), "Subset: index ", i, " of a dataset of ", base.size());
+  }
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  Sample read(int64_t index, const WindowChoice& choice) const override {
+    return base_->read(base_index(index), choice);
+  }
+  std::string name(int64_t index) const override { return base_->name(base_index(index)); }
+  std::string group(int64_t index) const override { return base_->group(base_index(index)); }
+  int64_t n_channels() const override { return base_->n_channels(); }
+  int64_t base_index(int64_t index) const {
+    BORA_CHECK(index >= 0 && index < size(), "Subset: index ", index, " of ", size());
+    return indices_[static_cast<size_t>(index)];
+  }
+  const std::vector<int64_t>& indices() const { return indices_; }
+
+ private:
+  const Dataset* base_;
+  std::vector<int64_t> indices_;
+};
+
+}  // namespace bora::data
