@@ -6,25 +6,26 @@ namespace bora::data {
 LoaderOptions checked(LoaderOptions options) {
   constexpr int kMaxThreads = 256;  // more is a typing error: each holds a whole sample
   if (options.n_threads < 0 || options.n_threads > kMaxThreads)
-    throw UsageError(detail::join("Loader: n_threads must be in [0, ", kMaxThreads, "], got ",
-                                  options.n_threads));
+    throw UsageError(bora::detail::join("Loader: n_threads must be in [0, ", kMaxThreads, "], got ",
+                                        options.n_threads));
   if (options.queue_depth < 0)
     throw UsageError(
-        detail::join("Loader: queue_depth must not be negative, got ", options.queue_depth));
+        bora::detail::join("Loader: queue_depth must not be negative, got ", options.queue_depth));
   if (options.n_threads == 0 && options.queue_depth > 0)
-    throw UsageError(detail::join("Loader: queue_depth is ", options.queue_depth,
-                                  ", but there are no threads to fill the queue (n_threads = 0)"));
+    throw UsageError(
+        bora::detail::join("Loader: queue_depth is ", options.queue_depth,
+                           ", but there are no threads to fill the queue (n_threads = 0)"));
   if (options.queue_depth == 0) options.queue_depth = 2 * options.n_threads;
   if (options.queue_depth < options.n_threads)
-    throw UsageError(detail::join("Loader: queue_depth ", options.queue_depth,
-                                  " keeps some of the ", options.n_threads,
-                                  " threads idle for ever; it must be at least n_threads"));
+    throw UsageError(bora::detail::join("Loader: queue_depth ", options.queue_depth,
+                                        " keeps some of the ", options.n_threads,
+                                        " threads idle for ever; it must be at least n_threads"));
   return options;
 }
 
 std::exception_ptr loader_error(std::exception_ptr cause, const Slot& slot,
                                 const std::string& sample) {
-  const std::string prefix = detail::join(
+  const std::string prefix = bora::detail::join(
       "reading sample ", sample.empty() ? "number " + std::to_string(slot.index) : sample, ": ");
   try {
     std::rethrow_exception(std::move(cause));

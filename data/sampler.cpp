@@ -33,12 +33,14 @@ std::vector<int64_t> epoch_order(int64_t n, uint64_t seed, int64_t epoch, bool s
 
 DistributedSampler::DistributedSampler(SamplerOptions options) : options_(options) {
   check_option(options.n_samples >= 0,
-               detail::join("n_samples must not be negative, got ", options.n_samples));
+               bora::detail::join("n_samples must not be negative, got ", options.n_samples));
   check_option(options.n_ranks >= 1,
-               detail::join("n_ranks must be at least 1, got ", options.n_ranks));
-  check_option(options.rank >= 0 && options.rank < options.n_ranks,
-               detail::join("rank must be in [0, ", options.n_ranks, "), got ", options.rank));
-  check_option(options.batch >= 1, detail::join("batch must be at least 1, got ", options.batch));
+               bora::detail::join("n_ranks must be at least 1, got ", options.n_ranks));
+  check_option(
+      options.rank >= 0 && options.rank < options.n_ranks,
+      bora::detail::join("rank must be in [0, ", options.n_ranks, "), got ", options.rank));
+  check_option(options.batch >= 1,
+               bora::detail::join("batch must be at least 1, got ", options.batch));
 }
 
 int64_t DistributedSampler::count(int64_t position) const {
@@ -85,11 +87,11 @@ void DistributedSampler::require_samples() const {
   if (options_.tail == Tail::uneven || count() > 0) return;
   if (options_.n_samples == 0)
     throw UsageError("no samples to train on: the data set (or its training split) is empty");
-  throw UsageError(
-      detail::join("nothing to train on: dropping the last incomplete batch leaves none of the ",
-                   options_.n_samples, " samples, since ", options_.n_ranks, " ranks with batch ",
-                   options_.batch, " need ", options_.n_ranks * options_.batch,
-                   " at once; use fewer ranks, a smaller batch, or do not drop the last batch"));
+  throw UsageError(bora::detail::join(
+      "nothing to train on: dropping the last incomplete batch leaves none of the ",
+      options_.n_samples, " samples, since ", options_.n_ranks, " ranks with batch ",
+      options_.batch, " need ", options_.n_ranks * options_.batch,
+      " at once; use fewer ranks, a smaller batch, or do not drop the last batch"));
 }
 
 void DistributedSampler::state(StateVisitor& visitor, EpochPosition& position) const {
