@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// for_each: f(i) writes its own output element.  Gathers, never scatters: no order, no races, the
+// same bits always.
+#pragma once
+
+#include <algorithm>
+
+#include "core/shape.hpp"
+#include "kernels/portable.hpp"
+
+namespace bora::kernels {
+
+/// A cell of a volume batch, and its number in memory order (without channels).
+struct VolumeIndex {
+  int64_t n, d, h, w;
+};
+
+/// The cell with number `cell` in an (N, D, H, W) grid.
+BORA_HD inline VolumeIndex volume_index(int64_t cell, Dims3 extent) {
+  VolumeIndex v{};
+  v.w = cell % extent.w;
+  cell /= extent.w;
+  v.h = cell % extent.h;
+  cell /= extent.h;
+  v.d = cell % extent.d;
+  v.n = cell / extent.d;
+  return v;
+}
+
+/// The number of the cell (n, d, h, w).
+BORA_HD inline int64_t cell_number(int64_t n, int64_t d, int64_t h, int64_t w, Dims3 extent) {
+  return ((n * extent.d + d) * extent.h + h) * extent.w + w;
+}
+
+namespace detail {
+
+template <class F>
+void for_each_cpu(int64_t n, const F& f) {
+  constexpr int64_t kBlock = 4096;  // fixed by n: see map_cpu
+  const int64_t n_blocks = (n + kBlock - 1) / kBlock;
+#pragma omp parallel for schedule(static) if (n > kThreadWorthy)
+  for (int64_t block = 0; block < n_blocks; ++block) {
+    const int64_t end = std::min(n, (block + 1) * kBlock);
+    for (int64_t i = block * kBlock; i < end; ++i) f(i);
+  }
+}
+
+template <class F>
+void for_each_cell_cpu(int64_t batch, Dims3 extent, int64_t channels, const F& f) {
+  const int64_t n_lines = batch * extent.d * extent.h;
+#pragma omp parallel for schedule(static) if (n_lines * extent.w * channels > kThreadWorthy)
+  for (int64_t line = 0; line < n_lines; ++line) {
+    VolumeIndex v{line / (extent.d * extent.h), (line / extent.h) % extent.d, line % extent.h, 0};
+    for (; v.w < extent.w; ++v.w) {
+      const auto cell = f.cell(v);
+#pragma omp simd
+      for (int64_t c = 0; c < channels; ++c) f(cell, c);
+    }
+  }
+}
+
+#if defined(__CUDACC__)
+
+template <class F>
+__global__ void __launch_bounds__(kBlockThreads) for_each_cuda(int64_t n, F f) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
+    f(i);
+}
+
+// Neighbouring threads take neighbouring channels of a cell: coalesced.
+template <class F>
+__global__ void __launch_bounds__(kBlockThreads)
+    for_each_cell_cuda(int64_t n, Dims3 extent, int64_t channels, F f) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+    const int64_t cell = i / channels;
+    f(f.cell(volume_index(cell, extent)), i - cell * channels);
+  }
+}
+
+#endif
+
+}  // namespace detail
+
+/// f(i) for 0 <= i < n.
+template <class F>
+void for_each(Stream stream, int64_t n, const F& f) {
+  BORA_CHECK(n >= 0, "for_each: count is ", n);
+  if (n == 0) return;
+  if (stream.device.type == DeviceType::cpu) return detail::for_each_cpu(n, f);
+#if defined(__CUDACC__)
+  if constexpr (host_only<F>()) {
+    throw_host_only("for_each");
+  } else {
+    detail::for_each_cuda<<<blocks_for(n), kBlockThreads, 0, native(stream)>>>(n, f);
+    check_launch("for_each");
+  }
+#else
+  ::bora::detail::throw_built_without_cuda();
+#endif
+}
+
+/// f(f.cell(v), c) for each cell v of a (batch, extent) grid and each channel c.  f.cell(v) holds
+/// what a cell's channels share (offsets, weights); the loop over c is made of vector instructions
+/// on the CPU.
+template <class F>
+void for_each_cell(Stream stream, int64_t batch, Dims3 extent, int64_t channels, const F& f) {
+  BORA_CHECK(batch >= 0 && extent.d >= 0 && extent.h >= 0 && extent.w >= 0 && channels >= 0,
+             "for_each_cell: negative extents: ", batch, ", ", extent, ", ", channels);
+  const int64_t n = batch * extent.count() * channels;
+  if (n == 0) return;
+  if (stream.device.type == DeviceType::cpu)
+    return detail::for_each_cell_cpu(batch, extent, channels, f);
+#if defined(__CUDACC__)
+  if constexpr (host_only<F>()) {
+    throw_host_only("for_each_cell");
+  } else {
+    detail::for_each_cell_cuda<<<blocks_for(n), kBlockThreads, 0, native(stream)>>>(n, extent,
+                                                                                    channels, f);
+    check_launch("for_each_cell");
+  }
+#else
+  ::bora::detail::throw_built_without_cuda();
+#endif
+}
+
+}  // namespace bora::kernels
