@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution on the CPU: f32 and bf16 through oneDNN, f16 through f32.  The functions of
+// kernels/conv3d.hpp, after its checks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/conv3d.hpp"
+
+namespace bora::kernels::cpu {
+
+void conv3d_forward(const Conv3dAttributes& a, const Tensor& x, const Tensor& w, const Tensor& bias,
+                    Tensor& y);
+void conv3d_backward_data(const Conv3dAttributes& a, const Tensor& dy, const Tensor& w,
+                          const Tensor& bias, Tensor& dx);
+void conv3d_backward_weights(const Conv3dAttributes& a, const Tensor& x, const Tensor& dy,
+                             GradientMode mode, Tensor& dw);
+void channel_sum(const Tensor& dy, GradientMode mode, Tensor& db);
+std::vector<std::string> conv3d_implementations();
+
+}  // namespace bora::kernels::cpu
