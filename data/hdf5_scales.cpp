@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attributes are those of the "HDF5 Dimension Scale Specification" (CLASS, NAME,
+// DIMENSION_LIST, REFERENCE_LIST) and of "NetCDF-4 file format" (_Netcdf4Dimid,
+// _Netcdf4Coordinates).  Written by hand, since they need the C library only, not its high-level
+// companion.
+#include "data/hdf5_scales.hpp"
+
+#include <hdf5.h>
+
+#include <cstring>
+#include <map>
+
+#include "core/error.hpp"
+
+namespace bora::data::hdf5 {
+
+namespace {
+
+constexpr const char* kNoVariable = "This is a netCDF dimension but not a netCDF variable.";
+
+/// A fixed-length text with its final zero, as the specification wants it.
+void set_class(Dataset& dataset, const char* name, const std::string& text) {
+  const Id type(BORA_HDF5(H5Tcopy(H5T_C_S1)));
+  BORA_HDF5(H5Tset_size(type.get(), text.size() + 1));
+  const Id space(BORA_HDF5(H5Screate(H5S_SCALAR)));
+  const Id attribute(
+      BORA_HDF5(H5Acreate2(dataset.id(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  BORA_HDF5(H5Awrite(attribute.get(), type.get(), text.c_str()));
+}
+
+void set_int(Dataset& dataset, const char* name, const std::vector<int>& values, bool scalar) {
+  const hsize_t n = values.size();
+  const Id space(scalar ? BORA_HDF5(H5Screate(H5S_SCALAR))
+                        : BORA_HDF5(H5Screate_simple(1, &n, nullptr)));
+  const Id attribute(BORA_HDF5(
+      H5Acreate2(dataset.id(), name, H5T_NATIVE_INT, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  BORA_HDF5(H5Awrite(attribute.get(), H5T_NATIVE_INT, values.data()));
+}
+
+std::string last_part(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  // NetCDF-4 renames a variable that has a dimension's name but is not its coordinate.
+  static const std::string kPrefix = "_nc4_non_coord_";
+  return name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : name;
+}
+
+std::string own_name(int64_t id) {
+  const ssize_t length = BORA_HDF5(H5Iget_name(id, nullptr, 0));
+  std::string name(static_cast<size_t>(length) + 1, '\0');
+  BORA_HDF5(H5Iget_name(id, name.data(), name.size()));
+  name.resize(static_cast<size_t>(length));
+  return name;
+}
+
+/// The first scale of each axis, by DIMENSION_LIST.
+std::vector<std::string> names_by_reference(const Dataset& dataset, size_t rank) {
+  const Id attribute(BORA_HDF5(H5Aopen(dataset.id(), "DIMENSION_LIST", H5P_DEFAULT)));
+  const Id space(BORA_HDF5(H5Aget_space(attribute.get())));
+  const Id type(BORA_HDF5(H5Tvlen_create(H5T_STD_REF_OBJ)));
+  BORA_CHECK(BORA_HDF5(H5Sget_simple_extent_npoints(space.get())) == static_cast<hssize_t>(rank),
+             "DIMENSION_LIST does not have one entry for each axis");
+  std::vector<hvl_t> lists(rank);
+  BORA_HDF5(H5Aread(attribute.get(), type.get(), lists.data()));
+  std::vector<std::string> names(rank);
+  std::string failure;
+  for (size_t i = 0; i < rank; ++i) {
+    if (lists[i].len == 0) continue;
+    const hid_t scale = H5Rdereference2(dataset.id(), H5P_DEFAULT, H5R_OBJECT,
+                                        static_cast<hobj_ref_t*>(lists[i].p));
+    if (scale < 0) {
+      failure = Status::text(scale);
+      continue;
+    }
+    const Id owner(scale);
+    names[i] = last_part(own_name(scale));
+  }
+  BORA_HDF5(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, lists.data()));
+  BORA_CHECK(failure.empty(), "DIMENSION_LIST points to nothing: ", failure);
+  return names;
+}
+
+/// By _Netcdf4Coordinates: numbers that the scales carry as _Netcdf4Dimid.
+std::vector<std::string> names_by_number(const Group& parent, const std::vector<int64_t>& numbers) {
+  std::map<int64_t, std::string> name_of_number;
+  for (const std::string& name : parent.dataset_names()) {
+    const Dataset scale = parent.open_dataset(name);
+    if (scale.has_attribute("_Netcdf4Dimid") && scale.has_attribute("CLASS"))
+      name_of_number[scale.attribute<int64_t>("_Netcdf4Dimid")] = last_part(name);
+  }
+  std::vector<std::string> names;
+  for (int64_t number : numbers) names.push_back(name_of_number[number]);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> dimension_names(const Group& parent, const Dataset& dataset) {
+  Lock lock;
+  return with_context("reading the dimensions of '" + dataset.label() + "'", [&] {
+    const size_t rank = dataset.extents().size();
+    if (rank > 0 && dataset.has_attribute("DIMENSION_LIST"))
+      return names_by_reference(dataset, rank);
+    if (dataset.has_attribute("_Netcdf4Coordinates")) {
+      std::vector<std::string> names =
+          names_by_number(parent, dataset.attribute<std::vector<int64_t>>("_Netcdf4Coordinates"));
+      if (names.size() == rank) return names;
+    }
+    if (rank == 1 && dataset.has_attribute("CLASS") &&
+        dataset.attribute<std::string>("CLASS") == "DIMENSION_SCALE")
+      return std::vector<std::string>{last_part(own_name(dataset.id()))};
+    return std::vector<std::string>(rank);
+  });
+}
+
+void make_scale(Dataset& dataset, const std::string& name, int dimension_id,
+                bool without_variable) {
+  Lock lock;
+  with_context("making '" + dataset.label() + "' a dimension", [&] {
+    BORA_CHECK(dataset.extents().size() == 1, "wanted one axis, found ", dataset.extents().size());
+    set_class(dataset, "CLASS", "DIMENSION_SCALE");
+    // NetCDF-4 wants the length behind the sentence, ten places wide.
+    std::string length = std::to_string(dataset.extents()[0]);
+    length.insert(0, length.size() < 10 ? 10 - length.size() : 0, ' ');
+    set_class(dataset, "NAME", without_variable ? kNoVariable + length : name);
+    set_int(dataset, "_Netcdf4Dimid", {dimension_id}, true);
+  });
+}
+
+void attach_scales(const std::vector<ScaledDataset>& datasets) {
+  Lock lock;
+  struct Use {  // an entry of REFERENCE_LIST
+    hobj_ref_t dataset;
+    int dimension;
+  };
+  std::map<Dataset*, std::vector<Use>> uses;
+  for (const auto& [dataset, scales] : datasets) {
+    with_context("attaching dimensions to '" + dataset->label() + "'", [&] {
+      const std::vector<int64_t> extents = dataset->extents();
+      BORA_CHECK(scales.size() == extents.size(), scales.size(), " scales for ", extents.size(),
+                 " axes");
+      hobj_ref_t self;
+      BORA_HDF5(H5Rcreate(&self, dataset->id(), ".", H5R_OBJECT, -1));
+      std::vector<hobj_ref_t> references(scales.size());
+      std::vector<hvl_t> lists(scales.size());
+      for (size_t i = 0; i < scales.size(); ++i) {
+        BORA_CHECK(scales[i]->extents() == std::vector<int64_t>{extents[i]}, "axis ", i, " has ",
+                   extents[i], " cells, its scale '", scales[i]->label(), "' another number");
+        BORA_HDF5(H5Rcreate(&references[i], scales[i]->id(), ".", H5R_OBJECT, -1));
+        lists[i] = {1, &references[i]};
+        uses[scales[i]].push_back({self, static_cast<int>(i)});
+      }
+      const hsize_t n = scales.size();
+      const Id type(BORA_HDF5(H5Tvlen_create(H5T_STD_REF_OBJ)));
+      const Id space(BORA_HDF5(H5Screate_simple(1, &n, nullptr)));
+      const Id attribute(BORA_HDF5(H5Acreate2(dataset->id(), "DIMENSION_LIST", type.get(),
+                                              space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+      BORA_HDF5(H5Awrite(attribute.get(), type.get(), lists.data()));
+    });
+  }
+  for (auto& [scale, list] : uses) {
+    const hsize_t n = list.size();
+    const Id type(BORA_HDF5(H5Tcreate(H5T_COMPOUND, sizeof(Use))));
+    BORA_HDF5(H5Tinsert(type.get(), "dataset", offsetof(Use, dataset), H5T_STD_REF_OBJ));
+    BORA_HDF5(H5Tinsert(type.get(), "dimension", offsetof(Use, dimension), H5T_NATIVE_INT));
+    const Id space(BORA_HDF5(H5Screate_simple(1, &n, nullptr)));
+    const Id attribute(BORA_HDF5(H5Acreate2(scale->id(), "REFERENCE_LIST", type.get(), space.get(),
+                                            H5P_DEFAULT, H5P_DEFAULT)));
+    BORA_HDF5(H5Awrite(attribute.get(), type.get(), list.data()));
+  }
+}
+
+}  // namespace bora::data::hdf5

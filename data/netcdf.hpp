@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// NetCDF-4: variables with named dimensions, packing and missing values, over HDF5.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/hdf5.hpp"
+#include "data/volume.hpp"
+
+namespace bora::data {
+
+/// What a file says about a variable, without reading its values.
+struct VariableInfo {
+  std::string name;
+  std::vector<std::string> dimensions;  ///< in file order; empty text: an axis without a name
+  std::vector<int64_t> extents;
+  hdf5::TypeInfo type;
+  std::string units;  ///< empty where the file gives none
+};
+
+/// Cells [begin, begin + count) of an axis; count < 0: to the end.
+struct Range {
+  int64_t begin = 0;
+  int64_t count = -1;
+};
+
+/// A NetCDF-4 file that is open for reading.  The root group only.  Keep it no longer than a
+/// reading scope.  Files of NetCDF-3, truncated or foreign ones are refused by name (hdf5::File).
+class NetcdfFile {
+ public:
+  static NetcdfFile open(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  std::vector<std::string> variables() const;
+  bool has(const std::string& variable) const { return file_.is_dataset(variable); }
+  /// Throws Error naming the file, the variable, and the variables that are there.
+  VariableInfo info(const std::string& variable) const;
+
+  /// Reads a variable, or a block of it, with its axes in the order of `axes` whatever their order
+  /// in the file; axes of the file with one cell that are not asked for are left out.  Only the
+  /// block is read from the file.  `ranges`: one for each axis, or empty for all.
+  ///
+  /// Values: packed * scale_factor + add_offset, in f64.  A value equal to _FillValue or
+  /// missing_value, outside valid_min, valid_max or valid_range (all compared before unpacking), or
+  /// to NetCDF's default fill of its type where there is no _FillValue, becomes NaN.  _Unsigned is
+  /// honoured.  `type`: f32 or f64.
+  Tensor read(const std::string& variable, const std::vector<std::string>& axes,
+              const std::vector<Range>& ranges, DType type = DType::f32) const;
+
+  /// A 3-D variable with its axes' coordinate variables (or none) and units.
+  Volume read_volume(const std::string& variable, const std::vector<std::string>& axes,
+                     const std::vector<Range>& ranges = {}) const;
+
+  /// The coordinate variable of a dimension; without centres if there is none.
+  Axis axis(const std::string& name) const;
+
+  const hdf5::File& hdf5() const { return file_; }
+
+ private:
+  hdf5::File file_;
+};
+
+/// Writes a NetCDF-4 file: dimensions with coordinates, variables, attributes.  Nothing is at
+/// `path` before close(), which puts the finished file there in one step; without close() nothing
+/// stays behind.
+class NetcdfWriter {
+ public:
+  explicit NetcdfWriter(const std::string& path);
+  ~NetcdfWriter();
+  NetcdfWriter(const NetcdfWriter&) = delete;
+  NetcdfWriter& operator=(const NetcdfWriter&) = delete;
+
+  /// A dimension with a coordinate variable (values: one axis); gives it back for attributes.
+  hdf5::Dataset& coordinate(const std::string& name, const Tensor& values);
+  /// A dimension without one.
+  void dimension(const std::string& name, int64_t size);
+  /// A variable over dimensions made before.  Types: f32, f64, u8, i32, i64.
+  hdf5::Dataset& variable(const std::string& name, const std::vector<std::string>& dimensions,
+                          const Tensor& values, const hdf5::Storage& storage = {});
+  /// The root group, for global attributes.
+  hdf5::Group& root();
+  /// Finishes, syncs and renames.
+  void close();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Writes values (axes in the order of `axes`, extents of the variable's grid) as `variable` on the
+/// grid of `like_variable` in file `like`: the same dimensions in the same order, coordinate
+/// variables and attributes (packing and fill attributes are left out, since the values are
+/// unpacked floats), global attributes of `like`, then `attributes` (name, text), which win.
+/// NaN stays NaN (_FillValue = NaN is set).  f32 and f64.
+void write_netcdf_like(const std::string& path, const std::string& like,
+                       const std::string& like_variable, const std::vector<std::string>& axes,
+                       const std::string& variable, const Tensor& values,
+                       const std::vector<std::pair<std::string, std::string>>& attributes = {});
+
+}  // namespace bora::data
