@@ -74,7 +74,8 @@ void verify(const std::string& path) {
   uint64_t actual = kChecksumStart;
   constexpr int64_t kPiece = int64_t{4} << 20;
   while (true) {
-    const std::string piece = file.read(kPiece);
+    // One byte more than the header promises, to see that nothing follows.
+    const std::string piece = file.read(std::clamp<int64_t>(bytes - found + 1, 1, kPiece));
     if (piece.empty()) break;
     found += static_cast<int64_t>(piece.size());
     if (found > bytes) break;

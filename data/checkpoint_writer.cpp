@@ -117,7 +117,7 @@ CheckpointWriter::~CheckpointWriter() = default;
 
 void CheckpointWriter::commit(const std::string& path, const std::string& keep_as) {
   BORA_CHECK(impl_->file, "checkpoint: second commit of one CheckpointWriter, to '", path, "'");
-  std::string image;  // with room for the header, which HDF5 leaves alone
+  std::string image(static_cast<size_t>(detail::kHeaderBytes), '\0');
   {
     const Lock lock;
     set_attribute(impl_->group.get(), "created_by", build_info_text());
@@ -125,8 +125,12 @@ void CheckpointWriter::commit(const std::string& path, const std::string& keep_a
     set_attribute(impl_->group.get(), "n_entries", H5T_NATIVE_UINT64, &n_entries);
     BORA_HDF5(H5Fflush(impl_->file.get(), H5F_SCOPE_LOCAL));
     const auto bytes = BORA_HDF5(H5Fget_file_image(impl_->file.get(), nullptr, 0));
-    image.resize(static_cast<size_t>(bytes));
-    BORA_HDF5(H5Fget_file_image(impl_->file.get(), image.data(), image.size()));
+    // The library leaves the user block out of the image; addresses inside count from its end.
+    image.resize(image.size() + static_cast<size_t>(bytes));
+    BORA_HDF5(H5Fget_file_image(impl_->file.get(), image.data() + detail::kHeaderBytes,
+                                static_cast<size_t>(bytes)));
+    BORA_CHECK(image.compare(detail::kHeaderBytes, 4, "\x89HDF") == 0, "checkpoint: HDF5 ",
+               hdf5::library_version(), " lays out file images otherwise");
     impl_->no_times.reset();
     impl_->group.reset();
     impl_->file.reset();
