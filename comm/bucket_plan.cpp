@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/bucket_plan.hpp"
+
+namespace bora {
+
+std::vector<Bucket> plan_buckets(const FlatLayout& layout, DType type, const BucketSizes& sizes) {
+  BORA_CHECK(sizes.target > 0 && sizes.first > 0 && sizes.last >= 0,
+             "plan_buckets: sizes must be positive, got target ", sizes.target, ", first ",
+             sizes.first, ", last ", sizes.last, " bytes");
+  const int n = static_cast<int>(layout.ranges().size());
+  const int64_t item = size_of(type);
+  const auto begin_of = [&](int i) { return i < n ? layout.range(i).offset : layout.size(); };
+  // The tail: as many of the last ranges as stay below the limit, but never all of them.
+  int tail = n;
+  if (sizes.last > 0)
+    while (tail > 1 && (layout.size() - begin_of(tail - 1)) * item <= sizes.last) --tail;
+  std::vector<Bucket> buckets;
+  int first = 0;
+  for (int i = 0; i < n; ++i) {
+    const int64_t begin = begin_of(first), end = begin_of(i + 1);
+    const int64_t wanted = buckets.empty() ? sizes.first : sizes.target;
+    if ((end - begin) * item < wanted && i + 1 != n && i + 1 != tail) continue;
+    buckets.push_back({begin, end, first, i + 1});
+    first = i + 1;
+  }
+  return buckets;
+}
+
+}  // namespace bora

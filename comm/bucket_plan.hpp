@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// BucketPlan: which parts of the gradient buffer are reduced together.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/flat_buffer.hpp"
+
+namespace bora {
+
+/// Elements [begin, end) of the buffer, which hold ranges [first_range, last_range) of its layout.
+struct Bucket {
+  int64_t begin = 0, end = 0;
+  int first_range = 0, last_range = 0;
+  friend bool operator==(const Bucket&, const Bucket&) = default;
+};
+
+/// Sizes in bytes.  A bucket is closed when it has reached its size, so it may be larger by one
+/// range: ranges are never cut.
+struct BucketSizes {
+  int64_t target = int64_t{25} << 20;  ///< large enough that latency does not count
+  int64_t first = int64_t{1} << 20;    ///< small: the first reduction starts early
+  int64_t last = 0;  ///< if not 0, the last ranges that together stay below this are a bucket of
+                     ///< their own: a short tail after backward has ended
+};
+
+/// Buckets that tile [0, layout.size()) in order, padding included; each holds one range at least.
+/// No buckets for an empty layout.  A pure function: equal on all ranks for equal arguments.
+std::vector<Bucket> plan_buckets(const FlatLayout& layout, DType type, const BucketSizes& sizes);
+
+}  // namespace bora

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/communicator.hpp"
+
+#include "comm/mpi_communicator.hpp"
+#include "core/log.hpp"
+
+namespace bora {
+namespace {
+
+// Returns when all ranks of the world are here; names those that stay away.
+void meet(const MpiSession& session, const CommunicatorOptions& options) {
+  auto heartbeat = std::make_shared<Heartbeat>();
+  MpiEngine engine(MPI_COMM_WORLD, /*owned=*/false, session.host(), options, heartbeat);
+  engine.set_timeout(options.first_timeout_s);
+  Operation barrier;
+  barrier.label = "start";
+  barrier.sequence = 1;
+  try {
+    engine.execute(barrier);
+  } catch (const AgreedError&) {
+    throw;
+  } catch (...) {
+    mark_mpi_broken();
+    throw;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Collective> make_communicator(const MpiSession& session,
+                                              const CommunicatorOptions& options) {
+  BORA_CHECK(options.timeout_s > 0 && options.first_timeout_s > 0,
+             "make_communicator: time limits must be positive, got ", options.timeout_s, " and ",
+             options.first_timeout_s, " s");
+  BORA_CHECK(options.message_bytes > 0 && options.message_bytes <= INT32_MAX &&
+                 options.segment_bytes > 0 && options.direct_bytes >= 0 &&
+                 options.direct_bytes <= INT32_MAX,
+             "make_communicator: message_bytes ", options.message_bytes, ", segment_bytes ",
+             options.segment_bytes, ", direct_bytes ", options.direct_bytes,
+             ": wants positive values, messages below 2^31");
+  if (session.size() == 1) return make_self_communicator();
+  CommunicatorOptions used = options;
+  if (used.threaded && session.thread_level() != ThreadLevel::multiple) {
+    used.threaded = false;
+    if (session.rank() == 0)
+      log_warn("MPI does not allow several threads: reductions will not overlap with computation");
+  }
+  meet(session, used);
+  MPI_Comm comm = MPI_COMM_NULL;
+  BORA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));  // cannot be bounded, but all are here
+  return std::make_unique<MpiCommunicator>(comm, session.host(), used);
+}
+
+void set_timeout(Collective& communicator, double seconds) {
+  BORA_CHECK(seconds > 0, "set_timeout: wants more than 0 seconds, got ", seconds);
+  if (auto* mpi = dynamic_cast<MpiCommunicator*>(&communicator)) mpi->set_timeout(seconds);
+}
+
+}  // namespace bora

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators: the implementations of Collective for host memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/mpi.hpp"
+#include "core/collective.hpp"
+
+namespace bora {
+
+struct CommunicatorOptions {
+  /// Longest wait of one operation for the other ranks, seconds; then it throws.
+  double timeout_s = 600.0;
+  /// The same for the first operation, the meeting at the start.
+  double first_timeout_s = 60.0;
+  /// Work in a thread of its own, so that operations go on while this one computes.  Without it, or
+  /// if MPI does not allow threads, operations run when they are called.
+  bool threaded = true;
+  /// Largest message handed to MPI, bytes.  MPI counts in int; larger data goes in pieces.
+  int64_t message_bytes = int64_t{1} << 30;
+  /// Reductions work through the data in pieces of this many bytes: the size of the staging buffer.
+  int64_t segment_bytes = int64_t{32} << 20;
+  /// All-reductions up to this size send everything to everybody: one exchange instead of two.
+  int64_t direct_bytes = int64_t{16} << 10;
+};
+
+/// All ranks of the session: the Self communicator when there is one, else one over MPI.
+/// Collective: every rank calls it, and it returns when all have; if one stays away the others
+/// throw after first_timeout_s and name it.  CPU tensors only: a CUDA tensor is an error.
+std::unique_ptr<Collective> make_communicator(const MpiSession& session,
+                                              const CommunicatorOptions& options = {});
+
+/// A group of one rank: every operation is done at once, with all the checks.
+std::unique_ptr<Collective> make_self_communicator();
+
+/// Changes the time limit of later operations of a communicator made here (and of groups split off
+/// from it later).
+void set_timeout(Collective& communicator, double seconds);
+
+}  // namespace bora

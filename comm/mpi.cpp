@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "comm/mpi_status.hpp"
+#include "core/log.hpp"
+
+namespace bora {
+namespace {
+
+std::atomic<bool> g_broken{false};
+
+ThreadLevel level_of(int provided) {
+  if (provided >= MPI_THREAD_MULTIPLE) return ThreadLevel::multiple;
+  if (provided >= MPI_THREAD_SERIALIZED) return ThreadLevel::serialized;
+  if (provided >= MPI_THREAD_FUNNELED) return ThreadLevel::funneled;
+  return ThreadLevel::single;
+}
+
+uint64_t hash_of(const std::string& text) {  // FNV-1a
+  uint64_t h = 0xcbf29ce484222325ull;
+  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ull;
+  return h;
+}
+
+// Polls without eating the core; false when the time is over.  limit_s < 0: no limit.
+bool wait_bounded(MPI_Request& request, double limit_s) {
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    int done = 0;
+    BORA_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    if (done) return true;
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (limit_s >= 0 && waited.count() > limit_s) return false;
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(waited.count() < 0.1 ? 100 : 2000));  // late peers: no hurry
+  }
+}
+
+}  // namespace
+
+std::string MpiStatus::text(Code code) {
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS || length == 0)
+    return detail::join("code ", code);
+  return std::string(text, static_cast<size_t>(length));
+}
+
+bool mpi_broken() { return g_broken; }
+void mark_mpi_broken() { g_broken = true; }
+
+struct MpiSession::Impl {
+  int rank = 0, size = 1, local_rank = 0, local_size = 1;
+  std::string host;
+  ThreadLevel level = ThreadLevel::single;
+  // Only for conclude(), so that the last meeting can never pair with anything else.
+  MPI_Comm exit_comm = MPI_COMM_NULL;
+  // Outlive a meeting that is given up: MPI may still write to them.
+  int exit_mine[2] = {0, 0}, exit_all[2] = {0, 0};  // code, whether broken
+  MPI_Request exit_request = MPI_REQUEST_NULL;
+  int exceptions = 0;
+};
+
+MpiSession::MpiSession(int* argc, char*** argv) : impl_(std::make_unique<Impl>()) {
+  impl_->exceptions = std::uncaught_exceptions();
+  int initialized = 0;
+  BORA_MPI(MPI_Initialized(&initialized));
+  BORA_CHECK(!initialized, "MpiSession: MPI is running already; a process has one session");
+  int provided = 0;
+  BORA_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+  BORA_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  BORA_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &impl_->rank));
+  BORA_MPI(MPI_Comm_size(MPI_COMM_WORLD, &impl_->size));
+  const auto lookup = [](const char* name) { return std::getenv(name); };
+  if (const std::string fault = detail::launcher_fault(impl_->size, lookup); !fault.empty()) {
+    MPI_Finalize();  // a world of one: nobody to wait for
+    throw UsageError(fault);
+  }
+  log_set_rank(impl_->rank, impl_->size);
+  impl_->level = level_of(provided);
+  if (impl_->level == ThreadLevel::single) {
+    MPI_Finalize();
+    BORA_FAIL(
+        "MpiSession: MPI gives thread level single, wanted funneled at least; use an MPI "
+        "library built with thread support");
+  }
+  char name[MPI_MAX_PROCESSOR_NAME] = {};
+  int length = 0;
+  BORA_MPI(MPI_Get_processor_name(name, &length));
+  impl_->host.assign(name, static_cast<size_t>(length));
+  MPI_Comm local = MPI_COMM_NULL;
+  BORA_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, impl_->rank, MPI_INFO_NULL,
+                               &local));
+  BORA_MPI(MPI_Comm_rank(local, &impl_->local_rank));
+  BORA_MPI(MPI_Comm_size(local, &impl_->local_size));
+  BORA_MPI(MPI_Comm_free(&local));
+  BORA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &impl_->exit_comm));
+  if (impl_->size == 1 && !detail::has_launcher(lookup))
+    log_info("one process, started without a launcher (mpirun -n <ranks> starts several)");
+}
+
+MpiSession::~MpiSession() {
+  if (mpi_broken() || std::uncaught_exceptions() > impl_->exceptions) {
+    log_error("host ", impl_->host, ": this rank ends by an error; ending all ranks");
+    abort(1);
+  }
+  BORA_MPI_WARN(MPI_Comm_free(&impl_->exit_comm));
+  BORA_MPI_WARN(MPI_Finalize());
+}
+
+int MpiSession::rank() const { return impl_->rank; }
+int MpiSession::size() const { return impl_->size; }
+int MpiSession::local_rank() const { return impl_->local_rank; }
+int MpiSession::local_size() const { return impl_->local_size; }
+const std::string& MpiSession::host() const { return impl_->host; }
+ThreadLevel MpiSession::thread_level() const { return impl_->level; }
+
+void MpiSession::abort(int code) const {
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);  // MPI_Abort may return on a broken installation
+}
+
+int MpiSession::conclude(int code, const std::string& message, double grace_s) {
+  Impl& s = *impl_;
+  const auto say = [&] {
+    if (!message.empty()) log_error(s.size > 1 ? "host " + s.host + ": " : "", message);
+  };
+  std::fflush(nullptr);  // mpirun kills the others as soon as the first exits with a failure
+  if (s.size == 1) {
+    say();
+    if (mpi_broken()) abort(code != 0 ? code : 1);
+    return code;
+  }
+  s.exit_mine[0] = code;
+  s.exit_mine[1] = mpi_broken() ? 1 : 0;
+  BORA_MPI(
+      MPI_Iallreduce(s.exit_mine, s.exit_all, 2, MPI_INT, MPI_MAX, s.exit_comm, &s.exit_request));
+  if (!wait_bounded(s.exit_request, code != 0 ? grace_s : -1.0)) {
+    say();
+    abort(code);
+  }
+  const int result = s.exit_all[1] != 0 && s.exit_all[0] == 0 ? 1 : s.exit_all[0];
+  if (result == 0) return 0;
+  // Everybody is here: say each message once, and leave without MPI_Abort's noise.
+  const uint64_t mine = message.empty() ? 0 : hash_of(message);
+  std::vector<uint64_t> all(static_cast<size_t>(s.size));
+  BORA_MPI(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, s.exit_comm));
+  bool first = true;
+  for (int r = 0; r < s.rank; ++r) first = first && all[static_cast<size_t>(r)] != mine;
+  if (first) say();
+  if (s.exit_all[1] != 0) {
+    // Somebody cannot finalise, so nobody does; but not before everybody has spoken.
+    BORA_MPI(MPI_Barrier(s.exit_comm));
+    abort(result);
+  }
+  return result;
+}
+
+int run_ranks(int argc, char** argv, const std::function<int(MpiSession&)>& body) {
+  std::unique_ptr<MpiSession> session;
+  int code = 0;
+  std::string message;
+  try {
+    session = std::make_unique<MpiSession>(&argc, &argv);
+  } catch (const UsageError& e) {
+    log_error(e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    log_error(e.what());
+    return 1;
+  }
+  try {
+    code = body(*session);
+  } catch (const UsageError& e) {
+    code = 2;
+    message = e.what();
+  } catch (const std::exception& e) {
+    code = 1;
+    message = e.what();
+  } catch (...) {
+    code = 1;
+    message = "an exception of unknown type";
+  }
+  try {
+    return session->conclude(code, message);
+  } catch (const std::exception& e) {
+    log_error(message.empty() ? "" : message + "; then: ", e.what());
+    session->abort(code != 0 ? code : 1);
+  }
+}
+
+}  // namespace bora

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi_communicator.hpp"
+
+#include <exception>
+#include <mutex>
+
+#include "comm/arguments.hpp"
+#include "core/log.hpp"
+
+namespace bora {
+namespace {
+
+// MPI may still write to the buffers of an operation that was given up, so they live to the end of
+// the process (which is near: see mark_mpi_broken).
+void keep_for_ever(std::shared_ptr<void> thing) {
+  static std::mutex mutex;
+  static auto* kept = new std::vector<std::shared_ptr<void>>;  // never destroyed, on purpose
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(thing));
+}
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string host,
+                                 const CommunicatorOptions& options)
+    : host_(std::move(host)),
+      options_(options),
+      heartbeat_(std::make_shared<Heartbeat>()),
+      engine_(std::make_unique<MpiEngine>(comm, /*owned=*/true, host_, options, heartbeat_)),
+      exceptions_(std::uncaught_exceptions()) {
+  heartbeat_->limit_s = options_.timeout_s;
+  MpiEngine* engine = engine_.get();
+  queue_ = std::make_unique<OperationQueue>(
+      [engine](Operation& op) {
+        try {
+          engine->execute(op);
+        } catch (const AgreedError&) {
+          throw;
+        } catch (...) {
+          mark_mpi_broken();
+          keep_for_ever(std::make_shared<std::pair<Tensor, Tensor>>(op.in, op.out));
+          throw;
+        }
+      },
+      options_.threaded, heartbeat_);
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  if (std::uncaught_exceptions() > exceptions_ && queue_->n_pending() > 0) engine_->give_up();
+  const bool broken_before = queue_->broken();
+  queue_.reset();  // joins the thread
+  if (broken_before || mpi_broken()) keep_for_ever(std::shared_ptr<MpiEngine>(std::move(engine_)));
+}
+
+std::shared_ptr<Operation> MpiCommunicator::make(OperationKind kind, Tensor in,
+                                                 std::string_view label) {
+  auto operation = std::make_shared<Operation>();
+  operation->kind = kind;
+  operation->in = std::move(in);
+  operation->label = label;
+  return operation;
+}
+
+Work MpiCommunicator::submit(std::shared_ptr<Operation> operation) {
+  operation->sequence = ++sequence_;
+  queue_->submit(operation);
+  return Work(std::move(operation));
+}
+
+Work MpiCommunicator::all_reduce_async(Tensor x, ReduceOp op, std::string_view label) {
+  check_tensor(*this, x, "all_reduce", label);
+  auto operation = make(OperationKind::all_reduce, std::move(x), label);
+  operation->reduce_op = op;
+  return submit(std::move(operation));
+}
+
+void MpiCommunicator::broadcast(Tensor& x, int root, std::string_view label) {
+  check_tensor(*this, x, "broadcast", label);
+  check_root(*this, root, "broadcast", label);
+  auto operation = make(OperationKind::broadcast, x, label);
+  operation->root = root;
+  submit(std::move(operation)).wait();
+}
+
+void MpiCommunicator::all_gather(const Tensor& x, Tensor& out, std::string_view label) {
+  check_rows(*this, x, out, "all_gather", label);
+  auto operation = make(OperationKind::all_gather, x, label);
+  operation->out = out;
+  submit(std::move(operation)).wait();
+}
+
+void MpiCommunicator::gather(const Tensor& x, Tensor& out, int root, std::string_view label) {
+  check_root(*this, root, "gather", label);
+  check_tensor(*this, x, "gather", label);
+  if (rank() == root) check_rows(*this, x, out, "gather", label);
+  auto operation = make(OperationKind::gather, x, label);
+  operation->root = root;
+  if (rank() == root) operation->out = out;
+  submit(std::move(operation)).wait();
+}
+
+void MpiCommunicator::reduce(Tensor& x, int root, ReduceOp op, std::string_view label) {
+  check_tensor(*this, x, "reduce", label);
+  check_root(*this, root, "reduce", label);
+  auto operation = make(OperationKind::reduce, x, label);
+  operation->root = root;
+  operation->reduce_op = op;
+  submit(std::move(operation)).wait();
+}
+
+void MpiCommunicator::reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
+                                     std::string_view label) {
+  check_rows(*this, out, x, "reduce_scatter", label);
+  auto operation = make(OperationKind::reduce_scatter, x, label);
+  operation->out = out;
+  operation->reduce_op = op;
+  submit(std::move(operation)).wait();
+}
+
+void MpiCommunicator::barrier(std::string_view label) {
+  submit(make(OperationKind::barrier, {}, label)).wait();
+}
+
+std::unique_ptr<Collective> MpiCommunicator::split(int color, int key) {
+  BORA_CHECK(color >= 0, "split: color ", color, " is negative");
+  // MPI_Comm_split cannot be bounded; but here all ranks are known to be about to call it.
+  submit(make(OperationKind::split, {}, "split")).wait();
+  MPI_Comm part = MPI_COMM_NULL;
+  BORA_MPI(MPI_Comm_split(engine_->comm(), color, key, &part));
+  CommunicatorOptions options = options_;
+  options.timeout_s = engine_->timeout();
+  return std::make_unique<MpiCommunicator>(part, host_, options);
+}
+
+void MpiCommunicator::set_timeout(double seconds) {
+  BORA_CHECK(seconds > 0, "set_timeout: wants more than 0 seconds, got ", seconds);
+  heartbeat_->limit_s = seconds;
+  engine_->set_timeout(seconds);
+}
+
+}  // namespace bora

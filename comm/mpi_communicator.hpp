@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inner header of comm: Collective over MPI, for host memory.
+#pragma once
+
+#include "comm/communicator.hpp"
+#include "comm/mpi_engine.hpp"
+
+namespace bora {
+
+/// Every operation goes through one queue and is carried out in order by one thread, so operations
+/// of a communicator never overtake each other.  See MpiEngine for how.
+class MpiCommunicator final : public Collective {
+ public:
+  /// Takes over `comm`, which nobody else may use.
+  MpiCommunicator(MPI_Comm comm, std::string host, const CommunicatorOptions& options);
+  /// Waits for operations under way, unless an exception is: then they are given up.
+  ~MpiCommunicator() override;
+
+  int rank() const override { return engine_->rank(); }
+  int size() const override { return engine_->size(); }
+  DeviceType device_type() const override { return DeviceType::cpu; }
+  Work all_reduce_async(Tensor x, ReduceOp op, std::string_view label) override;
+  void broadcast(Tensor& x, int root, std::string_view label) override;
+  void all_gather(const Tensor& x, Tensor& out, std::string_view label) override;
+  void gather(const Tensor& x, Tensor& out, int root, std::string_view label) override;
+  void reduce(Tensor& x, int root, ReduceOp op, std::string_view label) override;
+  void reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op, std::string_view label) override;
+  void barrier(std::string_view label) override;
+  std::unique_ptr<Collective> split(int color, int key) override;
+
+  void set_timeout(double seconds);
+
+ private:
+  std::shared_ptr<Operation> make(OperationKind kind, Tensor in, std::string_view label);
+  Work submit(std::shared_ptr<Operation> operation);
+
+  std::string host_;
+  CommunicatorOptions options_;
+  std::shared_ptr<Heartbeat> heartbeat_;
+  std::unique_ptr<MpiEngine> engine_;
+  std::unique_ptr<OperationQueue> queue_;
+  uint64_t sequence_ = 0;
+  int exceptions_ = 0;
+};
+
+}  // namespace bora

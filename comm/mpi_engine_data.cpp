@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// How data moves, and where sums are formed.
+#include <algorithm>
+#include <cstring>
+
+#include "comm/local_reduce.hpp"
+#include "comm/mpi_engine.hpp"
+
+namespace bora {
+namespace {
+
+constexpr int kDataTag = 1;
+
+char* bytes_of(Tensor& x) { return static_cast<char*>(x.raw()); }
+
+}  // namespace
+
+void MpiEngine::move_data(Operation& op) {
+  switch (op.kind) {
+    case OperationKind::all_reduce:
+      if (op.in.bytes() <= options_.direct_bytes) return all_reduce_direct(op);
+      return reduce_in_segments(op);
+    case OperationKind::reduce:
+      return reduce_in_segments(op);
+    case OperationKind::reduce_scatter:
+      return reduce_scatter(op);
+    case OperationKind::all_gather:
+      return gather(op, /*everywhere=*/true);
+    case OperationKind::gather:
+      return gather(op, /*everywhere=*/false);
+    case OperationKind::broadcast:
+      return broadcast(op);
+    default:
+      BORA_FAIL(op.describe(), ": moves no data");
+  }
+}
+
+void MpiEngine::exchange(const Operation& op, const std::vector<Piece>& out,
+                         const std::vector<Piece>& in) {
+  requests_.clear();
+  const auto post = [&](const Piece& piece, int peer, bool receive) {
+    // Pieces of one pair arrive in the order they were sent, so one tag is enough.
+    for (int64_t begin = 0; begin < piece.bytes; begin += options_.message_bytes) {
+      char* data = static_cast<char*>(piece.data) + begin;
+      const int n = static_cast<int>(std::min(options_.message_bytes, piece.bytes - begin));
+      MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);
+      BORA_MPI(receive ? MPI_Irecv(data, n, MPI_BYTE, peer, kDataTag, comm_, &request)
+                       : MPI_Isend(data, n, MPI_BYTE, peer, kDataTag, comm_, &request));
+    }
+  };
+  // Each rank begins with another neighbour, so that not all send to rank 0 first.
+  for (int k = 1; k < size_; ++k) {
+    const int from = (rank_ - k + size_) % size_;
+    post(in[static_cast<size_t>(from)], from, true);
+  }
+  for (int k = 1; k < size_; ++k) {
+    const int to = (rank_ + k) % size_;
+    post(out[static_cast<size_t>(to)], to, false);
+  }
+  wait_requests(op, /*arriving=*/false);
+}
+
+void MpiEngine::all_reduce_direct(Operation& op) {
+  const int64_t bytes = op.in.bytes();
+  auto* all = static_cast<char*>(staging(bytes * size_));
+  requests_.assign(1, MPI_REQUEST_NULL);
+  BORA_MPI(MPI_Iallgather(op.in.raw(), static_cast<int>(bytes), MPI_BYTE, all,
+                          static_cast<int>(bytes), MPI_BYTE, comm_, requests_.data()));
+  wait_requests(op, false);
+  std::vector<const void*> rows;
+  for (int r = 0; r < size_; ++r) rows.push_back(all + r * bytes);
+  reduce_rows(op.in.dtype(), op.reduce_op, rows, op.in.raw(), op.count());
+}
+
+// all_reduce and reduce: each rank gets its slice of everybody's data, reduces it in rank order and
+// hands it out.  2 (n-1)/n of the data leaves each rank (half of it for reduce), the least
+// possible.
+void MpiEngine::reduce_in_segments(Operation& op) {
+  const bool everywhere = op.kind == OperationKind::all_reduce;
+  const int64_t item = size_of(op.in.dtype());
+  const int64_t per_segment = std::max<int64_t>(options_.segment_bytes / item, size_);
+  for (int64_t begin = 0; begin < op.count(); begin += per_segment) {
+    const int64_t n = std::min(per_segment, op.count() - begin);
+    char* data = bytes_of(op.in) + begin * item;
+    const auto first = [&](int r) { return n * r / size_; };  // of rank r's slice
+    const auto slice = [&](int r) {
+      return Piece{data + first(r) * item, (first(r + 1) - first(r)) * item};
+    };
+    const Piece mine = slice(rank_);
+    auto* received = static_cast<char*>(staging(mine.bytes * size_));
+    std::vector<Piece> out, in;
+    std::vector<const void*> rows;
+    for (int r = 0; r < size_; ++r) {
+      out.push_back(slice(r));
+      in.push_back({received + r * mine.bytes, mine.bytes});
+      rows.push_back(r == rank_ ? mine.data : in.back().data);
+    }
+    exchange(op, out, in);
+    // reduce leaves the data of other ranks alone: the result then lies in the staging buffer.
+    const bool in_place = everywhere || rank_ == op.root;
+    void* result = in_place ? mine.data : in[static_cast<size_t>(rank_)].data;
+    reduce_rows(op.in.dtype(), op.reduce_op, rows, result, mine.bytes / item);
+    for (int r = 0; r < size_; ++r) {
+      const bool to_r = everywhere || r == op.root;
+      out[static_cast<size_t>(r)] = to_r ? Piece{result, mine.bytes} : Piece{};
+      in[static_cast<size_t>(r)] = in_place ? slice(r) : Piece{};
+    }
+    exchange(op, out, in);
+  }
+}
+
+void MpiEngine::reduce_scatter(Operation& op) {
+  const int64_t item = size_of(op.in.dtype());
+  const int64_t row = op.out.numel();
+  const int64_t per_segment = std::max<int64_t>(options_.segment_bytes / item / size_, 1);
+  for (int64_t begin = 0; begin < row; begin += per_segment) {
+    const int64_t bytes = std::min(per_segment, row - begin) * item;
+    auto* received = static_cast<char*>(staging(bytes * size_));
+    std::vector<Piece> out, in;
+    std::vector<const void*> rows;
+    for (int r = 0; r < size_; ++r) {
+      out.push_back({bytes_of(op.in) + (r * row + begin) * item, bytes});
+      in.push_back({received + r * bytes, bytes});
+      rows.push_back(r == rank_ ? out.back().data : in.back().data);
+    }
+    exchange(op, out, in);
+    reduce_rows(op.in.dtype(), op.reduce_op, rows, bytes_of(op.out) + begin * item, bytes / item);
+  }
+}
+
+void MpiEngine::gather(Operation& op, bool everywhere) {
+  const int64_t bytes = op.in.bytes();
+  std::vector<Piece> out(static_cast<size_t>(size_)), in(static_cast<size_t>(size_));
+  const bool receives = everywhere || rank_ == op.root;
+  for (int r = 0; r < size_; ++r) {
+    if (everywhere || r == op.root) out[static_cast<size_t>(r)] = {op.in.raw(), bytes};
+    if (receives) in[static_cast<size_t>(r)] = {bytes_of(op.out) + r * bytes, bytes};
+  }
+  exchange(op, out, in);
+  if (receives && bytes_of(op.out) + rank_ * bytes != op.in.raw())
+    std::memcpy(bytes_of(op.out) + rank_ * bytes, op.in.raw(), static_cast<size_t>(bytes));
+}
+
+void MpiEngine::broadcast(Operation& op) {
+  requests_.clear();
+  for (int64_t begin = 0; begin < op.in.bytes(); begin += options_.message_bytes) {
+    const int n = static_cast<int>(std::min(options_.message_bytes, op.in.bytes() - begin));
+    MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);
+    BORA_MPI(MPI_Ibcast(bytes_of(op.in) + begin, n, MPI_BYTE, op.root, comm_, &request));
+  }
+  wait_requests(op, false);
+}
+
+}  // namespace bora

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/arguments.hpp"
+#include "comm/communicator.hpp"
+
+namespace bora {
+namespace {
+
+class SelfCommunicator final : public Collective {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  DeviceType device_type() const override { return DeviceType::cpu; }
+
+  Work all_reduce_async(Tensor x, ReduceOp, std::string_view label) override {
+    check_tensor(*this, x, "all_reduce", label);
+    return {};
+  }
+  void broadcast(Tensor& x, int root, std::string_view label) override {
+    check_tensor(*this, x, "broadcast", label);
+    check_root(*this, root, "broadcast", label);
+  }
+  void all_gather(const Tensor& x, Tensor& out, std::string_view label) override {
+    check_rows(*this, x, out, "all_gather", label);
+    copy(x, out, out.shape());
+  }
+  void gather(const Tensor& x, Tensor& out, int root, std::string_view label) override {
+    check_root(*this, root, "gather", label);
+    check_rows(*this, x, out, "gather", label);
+    copy(x, out, out.shape());
+  }
+  void reduce(Tensor& x, int root, ReduceOp, std::string_view label) override {
+    check_tensor(*this, x, "reduce", label);
+    check_root(*this, root, "reduce", label);
+  }
+  void reduce_scatter(const Tensor& x, Tensor& out, ReduceOp, std::string_view label) override {
+    check_rows(*this, out, x, "reduce_scatter", label);
+    copy(x, out, out.shape());
+  }
+  void barrier(std::string_view) override {}
+  std::unique_ptr<Collective> split(int color, int) override {
+    BORA_CHECK(color >= 0, "split: color ", color, " is negative");
+    return make_self_communicator();
+  }
+
+ private:
+  static void copy(const Tensor& from, Tensor& to, const Shape& shape) {
+    to.copy_from(from.detach().reshape(shape));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> make_self_communicator() {
+  return std::make_unique<SelfCommunicator>();
+}
+
+}  // namespace bora
