@@ -46,6 +46,16 @@ void for_each_cpu(int64_t n, const F& f) {
 }
 
 template <class F>
+void for_each_row_cpu(int64_t rows, int64_t columns, const F& f) {
+#pragma omp parallel for schedule(static) if (rows * columns > kThreadWorthy)
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto row = f.row(r);
+#pragma omp simd
+    for (int64_t c = 0; c < columns; ++c) f(row, c);
+  }
+}
+
+template <class F>
 void for_each_cell_cpu(int64_t batch, Dims3 extent, int64_t channels, const F& f) {
   const int64_t n_lines = batch * extent.d * extent.h;
 #pragma omp parallel for schedule(static) if (n_lines * extent.w * channels > kThreadWorthy)
@@ -66,6 +76,16 @@ __global__ void __launch_bounds__(kBlockThreads) for_each_cuda(int64_t n, F f) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
     f(i);
+}
+
+template <class F>
+__global__ void __launch_bounds__(kBlockThreads)
+    for_each_row_cuda(int64_t n, int64_t columns, F f) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+    const int64_t r = i / columns;
+    f(f.row(r), i - r * columns);
+  }
 }
 
 // Neighbouring threads take neighbouring channels of a cell: coalesced.
@@ -95,6 +115,26 @@ void for_each(Stream stream, int64_t n, const F& f) {
   } else {
     detail::for_each_cuda<<<blocks_for(n), kBlockThreads, 0, native(stream)>>>(n, f);
     check_launch("for_each");
+  }
+#else
+  ::bora::detail::throw_built_without_cuda();
+#endif
+}
+
+/// f(f.row(r), c) for each row r and column c.  f.row(r) holds what a row's columns share; the loop
+/// over columns is made of vector instructions on the CPU.
+template <class F>
+void for_each_row(Stream stream, int64_t rows, int64_t columns, const F& f) {
+  BORA_CHECK(rows >= 0 && columns >= 0, "for_each_row: negative extents: ", rows, ", ", columns);
+  if (rows == 0 || columns == 0) return;
+  if (stream.device.type == DeviceType::cpu) return detail::for_each_row_cpu(rows, columns, f);
+#if defined(__CUDACC__)
+  if constexpr (host_only<F>()) {
+    throw_host_only("for_each_row");
+  } else {
+    const int64_t n = rows * columns;
+    detail::for_each_row_cuda<<<blocks_for(n), kBlockThreads, 0, native(stream)>>>(n, columns, f);
+    check_launch("for_each_row");
   }
 #else
   ::bora::detail::throw_built_without_cuda();

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/op.hpp"
+#include "kernels/pool3d.hpp"
+#include "kernels/volume.hpp"
+#include "nn/ops.hpp"
+
+namespace bora::nn {
+namespace {
+
+struct MaxPool3d {
+  static constexpr OpInfo info{"max_pool3d", Precision::follow};
+  kernels::Pool3d pool;
+  Shape from{};
+  Tensor forward(OpContext& c, const Tensor& x) {
+    const kernels::Volume in = kernels::volume_of(x, info.name);
+    from = x.shape();
+    Tensor y =
+        c.empty(kernels::shape_of({in.n, kernels::pooled_size(in.size, pool), in.c}), x.dtype());
+    Tensor winner = c.empty(y.shape(), DType::u8);
+    kernels::max_pool3d_forward(c.stream(), pool, x, y, winner);
+    c.save(winner);
+    return y;
+  }
+  Tensor backward(OpContext& c, const Tensor& dy) const {
+    Tensor dx = c.empty(from, dy.dtype());
+    kernels::max_pool3d_backward(c.stream(), pool, dy, c.saved(0), dx);
+    return dx;
+  }
+};
+
+struct AvgPool3d {
+  static constexpr OpInfo info{"avg_pool3d", Precision::follow};
+  kernels::Pool3d pool;
+  Shape from{};
+  Tensor forward(OpContext& c, const Tensor& x) {
+    const kernels::Volume in = kernels::volume_of(x, info.name);
+    from = x.shape();
+    Tensor y =
+        c.empty(kernels::shape_of({in.n, kernels::pooled_size(in.size, pool), in.c}), x.dtype());
+    kernels::avg_pool3d_forward(c.stream(), pool, x, y);
+    return y;
+  }
+  Tensor backward(OpContext& c, const Tensor& dy) const {
+    Tensor dx = c.empty(from, dy.dtype());
+    kernels::avg_pool3d_backward(c.stream(), pool, dy, dx);
+    return dx;
+  }
+};
+
+kernels::Pool3d pool_of(const PoolOptions& o) { return {o.kernel, o.stride, o.padding}; }
+
+}  // namespace
+
+Tensor max_pool3d(const Tensor& x, const PoolOptions& options) {
+  return apply(MaxPool3d{pool_of(options)}, x);
+}
+
+Tensor avg_pool3d(const Tensor& x, const PoolOptions& options) {
+  return apply(AvgPool3d{pool_of(options)}, x);
+}
+
+}  // namespace bora::nn
