@@ -44,7 +44,7 @@ namespace detail {
 template <class T>
 T checked(T code, const char* expression,
           std::source_location where = std::source_location::current()) {
-  check<Status>(static_cast<int64_t>(code), expression, where);
+  ::bora::check<Status>(static_cast<int64_t>(code), expression, where);
   return code;
 }
 }  // namespace detail

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/wind_dataset.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "data/netcdf.hpp"
+
+namespace bora::data {
+
+namespace {
+
+Dims3 position(int64_t i, const Tensor& t) {
+  return {i / (t.size(1) * t.size(2)), i / t.size(2) % t.size(1), i % t.size(2)};
+}
+
+/// "cell (x, y, z)" of the file's grid.
+std::string place_of(int64_t i, const Tensor& block, const Window& window) {
+  const Dims3 p = position(i, block), first = window.first_in_grid();
+  return bora::detail::join("cell (", first.d + p.d, ", ", first.h + p.h, ", ", first.w + p.w, ")");
+}
+
+std::vector<Range> ranges_of(const Window& window) {
+  const Dims3 begin = window.first_in_grid(), n = window.overlap();
+  return {{begin.d, n.d}, {begin.h, n.h}, {begin.w, n.w}};
+}
+
+/// Opens, reads a block, closes; all under the lock.
+Tensor read_block(const std::string& path, const FileStamp& stamp, const std::string& variable,
+                  const std::vector<std::string>& axes, const Window& window) {
+  hdf5::Lock lock;
+  BORA_CHECK(FileStamp::of(path) == stamp, "'", path,
+             "' has changed since the start of the program; start again");
+  return NetcdfFile::open(path).read(variable, axes, ranges_of(window));
+}
+
+/// 1 where the mask says open; throws for any value that is neither.
+Tensor open_cells(const Tensor& mask, const WindFilesConfig& f, const std::string& path,
+                  const Window& window) {
+  Tensor open = Tensor::empty(mask.shape(), DType::u8);
+  const float* m = mask.data<float>();
+  uint8_t* o = open.data<uint8_t>();
+  const float building = static_cast<float>(f.mask_building);
+  const float free = static_cast<float>(f.mask_open);
+  int64_t n_bad = 0, first_bad = -1;
+  for (int64_t i = 0; i < mask.numel(); ++i) {
+    o[i] = m[i] == free ? 1 : 0;
+    if (m[i] != free && m[i] != building && n_bad++ == 0) first_bad = i;
+  }
+  BORA_CHECK(n_bad == 0, "'", path, "', variable '", f.mask_variable, "': ", n_bad, " of ",
+             mask.numel(), " values are neither ", f.mask_building, " (building) nor ", f.mask_open,
+             " (open); the first is ", m[first_bad < 0 ? 0 : first_bad], " at ",
+             place_of(first_bad, mask, window));
+  return open;
+}
+
+}  // namespace
+
+void check_wind_config(const WindConfig& config) {
+  const auto refuse = [](const std::string& text) { throw UsageError(text); };
+  const WindFilesConfig& f = config.files;
+  if (config.root.empty()) refuse("data root is not set: wanted the folder of the data set");
+  if (f.axes.size() != 3)
+    refuse("files.axes has " + std::to_string(f.axes.size()) + " names, wanted 3 (x, y, z)");
+  if (f.mask_building == f.mask_open) refuse("files.mask_building and files.mask_open are equal");
+  if (!config.clip.empty() && (config.clip.size() != 2 || !(config.clip[0] < config.clip[1])))
+    refuse("clip wants two numbers, the lower first, or none");
+  if (config.angle_channels && f.angle_patterns.empty())
+    refuse("angle_channels needs files.angle_patterns, which is empty");
+  norm_mode_from(config.normalisation);
+  const AugmentConfig& a = config.augment;
+  if (config.wind_direction == "fixed" && (a.flip_x || a.quarter_turns))
+    refuse(std::string("augment.") + (a.flip_x ? "flip_x" : "quarter_turns") +
+           " would make the labels false: wind_direction = fixed says that the wind blows along +x "
+           "in every file, so only flip_y gives another valid case");
+  if (config.wind_direction == "angle" && !config.angle_channels &&
+      (a.flip_x || a.flip_y || a.quarter_turns))
+    refuse(
+        "augment would make the labels false: the wind blows towards the angle in the name, which "
+        "the network is not told; set angle_channels = true or switch augment off");
+  if (a.quarter_turns && config.shape.d != config.shape.h)
+    refuse("augment.quarter_turns wants a square window, shape is " +
+           std::to_string(config.shape.d) + " x " + std::to_string(config.shape.h));
+}
+
+WindDataset::WindDataset(WindConfig config, Collective* ranks)
+    : config_(std::move(config)),
+      files_(find_wind_files(config_, ranks)),
+      normaliser_(norm_mode_from(config_.normalisation)),
+      clip_told_(new std::atomic<bool>[files_.cases.size()]()) {}
+
+WindDataset::WindDataset(WindConfig config, std::vector<WindCase> cases)
+    : config_(std::move(config)),
+      files_{std::move(cases), {}},
+      normaliser_(norm_mode_from(config_.normalisation)),
+      clip_told_(new std::atomic<bool>[files_.cases.size()]()) {
+  WindConfig checked = config_;
+  if (checked.root.empty()) checked.root = ".";  // single files need none
+  check_wind_config(checked);
+  BORA_CHECK(!files_.cases.empty(), "WindDataset: no cases");
+}
+
+const WindCase& WindDataset::at(int64_t index) const {
+  BORA_CHECK(index >= 0 && index < size(), "case ", index, " of a data set of ", size());
+  return files_.cases[static_cast<size_t>(index)];
+}
+
+/// Wind in m/s (missing values in buildings become 0) and, in `open`, what remains to be counted:
+/// 1 open and valid, 0 building, 2 open without a value.
+void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window& window,
+                                  Tensor& wind, Tensor& open) const {
+  const WindFilesConfig& f = config_.files;
+  wind = read_block(c.wind_path, c.wind_stamp, f.wind_variable, f.axes, window);
+  float* w = wind.data<float>();
+  uint8_t* o = open.data<uint8_t>();
+  int64_t n_missing = 0, first_missing = -1, n_clipped = 0;
+  const bool clips = !config_.clip.empty();
+  const float low = clips ? static_cast<float>(config_.clip[0]) : 0;
+  const float high = clips ? static_cast<float>(config_.clip[1]) : 0;
+  for (int64_t i = 0; i < wind.numel(); ++i) {
+    if (std::isnan(w[i])) {
+      w[i] = 0;
+      if (o[i] == 0) continue;
+      o[i] = 2;
+      if (n_missing++ == 0) first_missing = i;
+    }
+    BORA_CHECK(!std::isinf(w[i]), "'", c.wind_path, "', variable '", f.wind_variable,
+               "': infinite value at ", place_of(i, wind, window));
+    if (clips && (w[i] < low || w[i] > high)) {
+      w[i] = w[i] < low ? low : high;
+      n_clipped += o[i] == 1;
+    }
+  }
+  BORA_CHECK(n_missing == 0 || f.missing == "mask", "'", c.wind_path, "', variable '",
+             f.wind_variable, "': ", n_missing, " of ", wind.numel(),
+             " values are missing (NaN or fill value) in open cells, the first at ",
+             place_of(first_missing, wind, window),
+             "; files.missing = \"mask\" leaves such cells out of the region");
+  if (n_clipped > 0 && !clip_told_[static_cast<size_t>(index)].exchange(true))
+    log_warn("clip [", low, ", ", high, "] m/s cut ", n_clipped, " of ", wind.numel(),
+             " values of '", c.wind_path, "'");
+}
+
+Sample WindDataset::read_physical(int64_t index, const Window& window) const {
+  const WindCase& c = at(index);
+  const Tensor mask = read_block(c.mask_path, c.mask_stamp, config_.files.mask_variable,
+                                 config_.files.axes, window);
+  Tensor open = open_cells(mask, config_.files, c.mask_path, window);
+  Tensor wind;
+  if (c.wind_path.empty())
+    wind = Tensor::zeros(mask.shape(), DType::f32);
+  else
+    read_wind_cells(c, index, window, wind, open);
+
+  Sample s;
+  s.window = window;
+  s.name = c.name;
+  s.angle_deg = c.angle_deg;
+  s.index = index;
+  const Shape box{window.shape.d, window.shape.h, window.shape.w};
+  s.target = pad_to_window(wind, window, 0.0).reshape(box.append(1));
+  // 3 = padding: neither open nor valid.
+  const Tensor cells = pad_to_window(open, window, 3.0);
+  s.region = Tensor::empty(box, DType::u8);
+  s.valid = Tensor::empty(box, DType::u8);
+  s.input = Tensor::empty(box.append(n_channels()), DType::f32);
+  const uint8_t* o = cells.data<uint8_t>();
+  uint8_t* region = s.region.data<uint8_t>();
+  uint8_t* valid = s.valid.data<uint8_t>();
+  float* input = s.input.data<float>();
+  for (int64_t i = 0; i < cells.numel(); ++i) {
+    region[i] = o[i] == 1;
+    valid[i] = o[i] <= 1;
+    input[i * n_channels()] = o[i] == 1 || o[i] == 2 ? 1.0f : -1.0f;
+  }
+  if (n_channels() == 3) set_angle_channels(s.input, s.angle_deg);
+  return s;
+}
+
+Sample WindDataset::read(int64_t index, const WindowChoice& choice) const {
+  const WindCase& c = at(index);
+  Sample s =
+      read_physical(index, choice.is_random ? random_window(c.grid, config_.shape, choice.key)
+                                            : centred_window(c.grid, config_.shape));
+  normaliser_.apply(s);
+  if (choice.is_random) vary(s, draw_variation(config_.augment, choice.key));
+  return s;
+}
+
+Moments WindDataset::moments(int64_t index) const {
+  const WindCase& c = at(index);
+  BORA_CHECK(!c.wind_path.empty(), "case '", c.name, "' has no wind file to take statistics from");
+  const int64_t levels = config_.shape.w == 0 ? c.grid.w : std::min(c.grid.w, config_.shape.w);
+  const Sample s = read_physical(index, centred_window(c.grid, {c.grid.d, c.grid.h, levels}));
+  return Moments::of(s.target.data<float>(), s.region.data<uint8_t>(), s.region.numel());
+}
+
+void WindDataset::fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks) {
+  normaliser_.fit(
+      indices, [&](int64_t index) { return moments(index); }, ranks);
+}
+
+Volume WindDataset::read_wind(int64_t index) const {
+  const WindCase& c = at(index);
+  BORA_CHECK(!c.wind_path.empty(), "case '", c.name, "' has no wind file");
+  hdf5::Lock lock;
+  return NetcdfFile::open(c.wind_path).read_volume(config_.files.wind_variable, config_.files.axes);
+}
+
+void write_prediction(const std::string& path, const WindConfig& config, const WindCase& c,
+                      const Tensor& wind,
+                      const std::vector<std::pair<std::string, std::string>>& attributes) {
+  BORA_CHECK(wind.defined() && wind.shape() == Shape({c.grid.d, c.grid.h, c.grid.w}), "writing '",
+             path, "': prediction of shape ", wind.shape(), ", case '", c.name, "' has a grid of ",
+             c.grid);
+  const bool truth = !c.wind_path.empty();
+  write_netcdf_like(path, truth ? c.wind_path : c.mask_path,
+                    truth ? config.files.wind_variable : config.files.mask_variable,
+                    config.files.axes, config.files.wind_variable, wind, attributes);
+}
+
+}  // namespace bora::data

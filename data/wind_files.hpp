@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of a wind data set: found, paired and looked into before training begins.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/collective.hpp"
+#include "data/wind_config.hpp"
+
+namespace bora::data {
+
+/// Size and time of a file when it was looked at, to notice a change.
+struct FileStamp {
+  int64_t bytes = 0;
+  int64_t mtime_ns = 0;
+  static FileStamp of(const std::string& path);  ///< throws Error naming the path
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
+
+/// One case: a wind file and its mask.
+struct WindCase {
+  std::string name;       ///< "15VF20"
+  std::string wind_path;  ///< empty: no truth is known (prediction)
+  std::string mask_path;
+  std::string group;     ///< layout: "20"
+  double angle_deg = 0;  ///< NaN without angle patterns
+  Dims3 grid;            ///< cells along x, y, z
+  FileStamp wind_stamp, mask_stamp;
+};
+
+/// The outcome of looking at a data set.
+struct WindFiles {
+  std::vector<WindCase> cases;        ///< sorted by name
+  std::vector<std::string> problems;  ///< one line each, sorted; of cases that were left out
+};
+
+/// Finds all files below the two folders (also in folders inside), pairs them, and opens each to
+/// check variables, dimensions, types, equal grids and equal coordinates; values are not read.
+/// Ranks share the work and all get the same result (nullptr: this process alone).
+/// Problems (a file without its partner, two files of one case, a name that does not fit or has no
+/// angle or layout, an unreadable file, another form): with on_bad_files = refuse one Error lists
+/// them, with skip a warning does and the cases are left out.  No case left is an Error.
+WindFiles find_wind_files(const WindConfig& config, Collective* ranks = nullptr);
+
+/// A case of one mask file, without truth, for prediction.  `wind_path` may be given where there is
+/// one.  The name must end in the mask suffix; without that, the whole stem is the case's name.
+WindCase open_wind_case(const WindConfig& config, const std::string& mask_path,
+                        const std::string& wind_path = {});
+
+}  // namespace bora::data
