@@ -147,7 +147,7 @@ std::optional<std::string> latest_valid(const std::string& folder) {
     try {
       verify_checkpoint(path);
     } catch (const Error& e) {
-      reasons += (reasons.empty() ? "" : "; ") + std::string(e.what());
+      reasons.append(reasons.empty() ? "" : "; ").append(e.what());
       continue;
     }
     if (name == kPreviousCheckpoint)

@@ -23,7 +23,8 @@ std::string list(const char* what, const std::vector<std::string>& names) {
   constexpr size_t kShown = 10;
   if (names.empty()) return "";
   std::string text = bora::detail::join("\n  ", what, " (", names.size(), "): ");
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) text += (i ? ", " : "") + names[i];
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    text.append(i ? ", " : "").append(names[i]);
   if (names.size() > kShown) text += bora::detail::join(", and ", names.size() - kShown, " more");
   return text;
 }

@@ -92,6 +92,8 @@ class Loader {
   double wait_s() const { return wait_s_; }
   /// How many of this epoch's items next() has given (or thrown for).
   int64_t n_delivered() const { return n_delivered_; }
+  /// The slots of this epoch; the next item is of slots()[n_delivered()].
+  const std::vector<Slot>& slots() const { return slots_; }
   const LoaderOptions& options() const { return options_; }
 
  private:

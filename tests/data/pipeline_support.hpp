@@ -45,7 +45,8 @@ inline std::string read_file(const std::string& path) {
 }
 
 inline void write_file(const std::string& path, const std::string& content) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  std::filesystem::remove(path);  // some file systems sync a file that is truncated and rewritten
+  std::ofstream out(path, std::ios::binary);
   out << content;
   ASSERT_TRUE(out.flush().good()) << path;
 }

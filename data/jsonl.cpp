@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/jsonl.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+
+namespace bora::data {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+Json to_json(const JsonValue& value) {
+  return std::visit(
+      [](const auto& v) -> Json {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, double>) {
+          return number(v);
+        } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+          Json list = Json::array();
+          for (const double x : v) list.push_back(number(x));
+          return list;
+        } else {
+          return v;
+        }
+      },
+      value.get());
+}
+
+std::string read_all(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  BORA_CHECK(in.good() || in.eof(), "reading ", path, ": ", std::strerror(errno));
+  return text;
+}
+
+void cut(const std::string& path, size_t bytes) {
+  BORA_CHECK(::truncate(path.c_str(), static_cast<off_t>(bytes)) == 0, "truncating ", path, ": ",
+             std::strerror(errno));
+}
+
+}  // namespace
+
+std::string json_line(const JsonRecord& record) {
+  Json object = Json::object();
+  for (const auto& [key, value] : record) {
+    BORA_CHECK(!object.contains(key), "json_line: the key '", key, "' is given twice");
+    object[key] = to_json(value);
+  }
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+JsonlWriter::JsonlWriter(const std::string& path, OpenMode mode) : path_(path) {
+  if (mode == OpenMode::append && std::filesystem::exists(path)) {
+    const std::string text = read_all(path);
+    const size_t end = text.rfind('\n') + 1;  // npos + 1 is 0
+    if (end != text.size()) cut(path, end);
+  }
+  const int flags =
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (mode == OpenMode::replace ? O_TRUNC : 0);
+  fd_ = ::open(path.c_str(), flags, mode_t{0666});
+  BORA_CHECK(fd_ >= 0, "opening ", path, " for writing: ", std::strerror(errno));
+}
+
+JsonlWriter::~JsonlWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+JsonlWriter::JsonlWriter(JsonlWriter&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+void JsonlWriter::write(std::initializer_list<std::pair<std::string_view, JsonValue>> record) {
+  JsonRecord copy;
+  for (const auto& [key, value] : record) copy.emplace_back(std::string(key), value);
+  write(copy);
+}
+
+void JsonlWriter::write(const JsonRecord& record) {
+  BORA_CHECK(fd_ >= 0, "JsonlWriter: write to ", path_, " after a move");
+  const std::string line = json_line(record) + '\n';
+  size_t at = 0;
+  while (at < line.size()) {
+    const ssize_t n = ::write(fd_, line.data() + at, line.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    BORA_CHECK(n > 0, "writing ", path_, ": ", std::strerror(n < 0 ? errno : EIO));
+    at += static_cast<size_t>(n);
+  }
+}
+
+int64_t truncate_after(const std::string& path, std::string_view key, double value) {
+  if (!std::filesystem::exists(path)) return 0;
+  const std::string text = read_all(path);
+  size_t keep = 0;
+  int64_t line_number = 1;
+  while (true) {
+    const size_t end = text.find('\n', keep);
+    if (end == std::string::npos) break;  // the rest was never finished
+    const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(keep),
+                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    BORA_CHECK(line.is_object(), path, ":", line_number, ": not a JSON object");
+    const auto found = line.find(std::string(key));
+    if (found != line.end() && found->is_number() && found->get<double>() > value) break;
+    keep = end + 1;
+    ++line_number;
+  }
+  if (keep == text.size()) return 0;
+  int64_t n_removed = text.back() == '\n' ? 0 : 1;
+  for (size_t i = keep; i < text.size(); ++i) n_removed += text[i] == '\n';
+  cut(path, keep);
+  return n_removed;
+}
+
+}  // namespace bora::data
