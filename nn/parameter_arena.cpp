@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/parameter_arena.hpp"
+
+#include <algorithm>
+
+namespace bora::nn {
+
+ParameterArena::ParameterArena(Module& module, DType type, Device device) {
+  BORA_CHECK(type == DType::f32 || type == DType::f64,
+             "ParameterArena: master weights are f32 or f64, not ", type);
+  std::vector<NamedParameter> parameters = named_parameters(module);
+  BORA_CHECK(!parameters.empty(), "ParameterArena: the module has no parameters");
+  std::reverse(parameters.begin(), parameters.end());
+  FlatLayout layout;
+  for (const auto& [name, p] : parameters) layout.add(name, p->shape);
+  values_ = FlatBuffer(layout, type, device);
+  gradients_ = FlatBuffer(layout, type, device);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const int range = static_cast<int>(i);
+    Parameter& p = *parameters[i].parameter;
+    p.value = make_leaf(values_.part(range), parameters[i].name);
+    nodes_.push_back(p.value.node());
+    leaves_.push_back(&leaf_of(p.value));
+    leaves_.back()->set_gradient_buffer(gradients_.part(range));
+    decays_.push_back(p.decay);
+  }
+}
+
+void ParameterArena::clear_gradients() {
+  for (Leaf* leaf : leaves_) leaf->clear_gradient();
+}
+
+std::vector<std::string> ParameterArena::missing_gradients() const {
+  std::vector<std::string> names;
+  for (const Leaf* leaf : leaves_)
+    if (!leaf->has_gradient()) names.push_back(leaf->name());
+  return names;
+}
+
+void ParameterArena::zero_missing_gradients() {
+  for (size_t i = 0; i < leaves_.size(); ++i)
+    if (!leaves_[i]->has_gradient()) gradients_.part(static_cast<int>(i)).fill(0.0);
+}
+
+}  // namespace bora::nn
