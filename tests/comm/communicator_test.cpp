@@ -143,7 +143,8 @@ TEST(AllReduce, TenMillionElements) {
   constexpr int64_t kN = 10'000'000;
   Tensor x = Tensor::empty({kN}, DType::f32);
   const auto at = [](int rank, int64_t i) {  // cheap, and inexact in f32 sums
-    return static_cast<float>((i * 7919 + rank * 104729) % 1000003) / 1000.0f;  // no product: nothing to contract
+    return static_cast<float>((i * 7919 + rank * 104729) % 1000003) /
+           1000.0f;  // no product: nothing to contract
   };
   for (int64_t i = 0; i < kN; ++i) x.data<float>()[i] = at(comm->rank(), i);
   comm->all_reduce(x, ReduceOp::sum, "long");
