@@ -31,12 +31,21 @@ CachingAllocator::~CachingAllocator() {
 void CachingAllocator::grow_locked(int64_t size) {
   const int64_t bytes = round_up(std::max(size, kSegment), kHugePage);
   char* data = nullptr;
-  try {
+  const auto take = [&] {
     data = static_cast<char*>(backend(device_.type).allocate(bytes, device_));
-  } catch (const Error& e) {
-    throw Error(detail::join(e.what(), "; ", device_, " holds ", stats_.live >> 20, " MiB live, ",
-                             stats_.reserved >> 20, " MiB reserved, peak ", stats_.peak >> 20,
-                             " MiB: use a smaller batch or patch, a smaller base, or recompute"));
+  };
+  try {
+    take();
+  } catch (const Error&) {
+    // Free segments, each too small, may be what is missing.
+    release_cached_locked();
+    try {
+      take();
+    } catch (const Error& e) {
+      throw Error(detail::join(e.what(), "; ", device_, " holds ", stats_.live >> 20, " MiB live, ",
+                               stats_.reserved >> 20, " MiB reserved, peak ", stats_.peak >> 20,
+                               " MiB: use a smaller batch or patch, a smaller base, or recompute"));
+    }
   }
   segments_[data] = bytes;
   blocks_[data] = Block{bytes, 0, n_segments_++, nullptr};
@@ -119,6 +128,10 @@ void CachingAllocator::reset_peak() {
 
 void CachingAllocator::release_cached() {
   const std::lock_guard lock(mutex_);
+  release_cached_locked();
+}
+
+void CachingAllocator::release_cached_locked() {
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto block = blocks_.find(segment->first);
     if (block->second.requested == 0 && block->second.size == segment->second) {

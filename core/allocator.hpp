@@ -35,9 +35,10 @@ class Allocator {
 };
 
 /// Keeps what it got from the backend and hands it out again: best fit, blocks split and merged
-/// with free neighbours. Memory goes back to the backend only in the destructor or in
-/// release_cached().  Thread-safe.  Temporaries live and die on one stream (design rule: only
-/// persistent buffers cross streams), so a freed block can be reused at once.
+/// with free neighbours. Memory goes back to the backend only in the destructor, in
+/// release_cached(), or when the backend has no more: then free segments are given back first.
+/// Thread-safe.  Temporaries live and die on one stream (design rule: only persistent buffers cross
+/// streams), so a freed block can be reused at once.
 class CachingAllocator final : public Allocator {
  public:
   explicit CachingAllocator(Device device);
@@ -60,6 +61,7 @@ class CachingAllocator final : public Allocator {
   };
   void* take_locked(int64_t size, int64_t requested);
   void grow_locked(int64_t size);
+  void release_cached_locked();
 
   Device device_;
   mutable std::mutex mutex_;

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "core/backend.hpp"
 
@@ -45,7 +48,7 @@ class CpuBackend final : public Backend {
   }
 
   void fill(Stream, void* dst, DType type, double value, int64_t n) override {
-    if (value == 0.0) {
+    if (value == 0.0 && !std::signbit(value)) {
       std::memset(dst, 0, static_cast<size_t>(n * size_of(type)));
       return;
     }
@@ -102,8 +105,7 @@ CpuBackend& cpu_backend() {
 
 Backend* g_replacement[2] = {nullptr, nullptr};
 
-thread_local Stream t_current[2] = {};
-thread_local bool t_set[2] = {false, false};
+thread_local std::vector<Stream> t_scopes;  // the open StreamScopes, innermost last
 
 }  // namespace
 
@@ -131,17 +133,12 @@ void Stream::wait(const Event& event) const { backend(device.type).wait(*this, e
 void Stream::synchronize() const { backend(device.type).synchronize(*this); }
 
 Stream current_stream(Device device) {
-  const int k = static_cast<int>(device.type);
-  if (t_set[k] && t_current[k].device == device) return t_current[k];
+  for (auto s = t_scopes.rbegin(); s != t_scopes.rend(); ++s)
+    if (s->device == device) return *s;
   return backend(device.type).default_stream(device);
 }
 
-StreamScope::StreamScope(Stream stream) : previous_(current_stream(stream.device)) {
-  const int k = static_cast<int>(stream.device.type);
-  t_current[k] = stream;
-  t_set[k] = true;
-}
-
-StreamScope::~StreamScope() { t_current[static_cast<int>(previous_.device.type)] = previous_; }
+StreamScope::StreamScope(Stream stream) { t_scopes.push_back(stream); }
+StreamScope::~StreamScope() { t_scopes.pop_back(); }
 
 }  // namespace bora

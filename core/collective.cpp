@@ -83,6 +83,9 @@ void Collective::agree(std::string_view what, const std::function<void()>& body)
   } catch (const std::exception& e) {
     error = Error(e.what());
     mine = std::string("e") + e.what();
+  } catch (...) {  // whatever it is, the other ranks must not wait for this one
+    error = Error("an exception of unknown type");
+    mine = std::string("e") + error->what();
   }
   const auto failed = all_reduce(static_cast<int64_t>(mine.empty() ? 0 : 1), ReduceOp::sum, what);
   if (failed == 0) return;

@@ -11,8 +11,9 @@ void throw_error(const std::string& message, const std::source_location& where) 
   std::string_view file = where.file_name();
   // The path from the repository's root is what a reader can open; the build machine's prefix is
   // noise.
+  // tests/ comes first, since it has a core/ and the others inside.
   for (const char* folder :
-       {"/core/", "/kernels/", "/nn/", "/comm/", "/data/", "/apps/", "/tests/"}) {
+       {"/tests/", "/core/", "/kernels/", "/nn/", "/comm/", "/data/", "/apps/"}) {
     if (auto at = file.rfind(folder); at != std::string_view::npos) {
       file = file.substr(at + 1);
       break;

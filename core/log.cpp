@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -50,7 +51,8 @@ void log_line(LogLevel at, const std::string& text) {
   size_t done = 0;
   while (done < line.size()) {
     const ssize_t n = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
-    if (n <= 0) return;  // stderr is gone: there is nobody left to tell
+    if (n < 0 && errno == EINTR) continue;  // a signal handler ran; the line is still wanted
+    if (n <= 0) return;                     // stderr is gone: there is nobody left to tell
     done += static_cast<size_t>(n);
   }
 }

@@ -42,16 +42,14 @@ struct Stream {
 /// The thread's current stream on `device` (the default stream unless a StreamScope is open).
 Stream current_stream(Device device);
 
-/// Makes `stream` the thread's current one for its device while it lives.
+/// Makes `stream` the thread's current one for its device while it lives.  Scopes end in reverse
+/// order.
 class StreamScope {
  public:
   explicit StreamScope(Stream stream);
   ~StreamScope();
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;
-
- private:
-  Stream previous_;
 };
 
 /// Calls made on CPU streams so far, by kind; for tests of ordering and of "no synchronisation in

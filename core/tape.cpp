@@ -27,7 +27,18 @@ void add_into(Tensor& target, const Tensor& source) {
 }  // namespace
 
 Node::Node(std::string name) : name_(std::move(name)), sequence_(g_sequence++) {}
-Node::~Node() = default;
+
+// Without recursion: the last owner of a long chain would else need a stack as deep as the chain.
+Node::~Node() {
+  std::vector<std::shared_ptr<Node>> dying = std::move(inputs_);
+  while (!dying.empty()) {
+    const std::shared_ptr<Node> node = std::move(dying.back());
+    dying.pop_back();
+    if (!node || node.use_count() > 1) continue;  // others keep it
+    for (auto& input : node->inputs_) dying.push_back(std::move(input));
+    node->inputs_.clear();
+  }
+}
 
 void Leaf::backward(const Tensor&, InputGradients&) {
   BORA_FAIL("leaf '", name(), "' has no backward");
@@ -176,6 +187,9 @@ class BackwardPass {
   void step(const std::shared_ptr<Node>& node) {
     Tensor dy = std::move(states_[node.get()].gradient);
     states_[node.get()].gradient = Tensor();
+    BORA_CHECK(!node->spent_, "backward of ", node->name(), " #", node->sequence(),
+               ": a backward pass has used this node and freed what it saved; run forward again");
+    node->spent_ = true;
     if (dy.defined()) {  // undefined: no gradient flowed to this node, so none flows on
       Out out(*this, *node);
       try {

@@ -54,8 +54,10 @@ class Node {
   std::vector<std::shared_ptr<Node>> inputs_;  // nullptr where an input needs no gradient
 
  private:
+  friend class BackwardPass;
   std::string name_;
   uint64_t sequence_;
+  bool spent_ = false;  // a backward pass has used it
 };
 
 /// The end of the tape: a parameter, or an input whose gradient is wanted.

@@ -56,7 +56,7 @@ Tensor Tensor::from_host(const Shape& shape, DType type, const void* values, int
 
 void* Tensor::raw() {
   BORA_CHECK(defined(), "Tensor: undefined tensor has no data");
-  return storage_->data() ? static_cast<char*>(storage_->data()) + offset_ : nullptr;
+  return shape_.numel() > 0 ? static_cast<char*>(storage_->data()) + offset_ : nullptr;
 }
 
 const void* Tensor::raw() const { return const_cast<Tensor*>(this)->raw(); }
