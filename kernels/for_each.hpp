@@ -41,6 +41,7 @@ void for_each_cpu(int64_t n, const F& f) {
 #pragma omp parallel for schedule(static) if (n > kThreadWorthy)
   for (int64_t block = 0; block < n_blocks; ++block) {
     const int64_t end = std::min(n, (block + 1) * kBlock);
+#pragma omp simd
     for (int64_t i = block * kBlock; i < end; ++i) f(i);
   }
 }

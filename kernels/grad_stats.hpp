@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step needs to know of its gradients, in one pass over the flat buffer.
+#pragma once
+
+#include <cmath>
+
+#include "core/tensor.hpp"
+
+namespace bora::kernels {
+
+/// out = {sum of squares, number of non-finite elements, largest magnitude} of `gradient` (any
+/// floating type); out (3) f64 on the same device.  Non-finite elements are counted and left out of
+/// the other two, so out is always finite.  Sums in f64, fixed tree: the same bits for any number
+/// of threads.  Several ranges: add the first two, take the maximum of the third.
+void grad_stats(Stream stream, const Tensor& gradient, Tensor& out);
+
+/// The factor that limits a gradient of norm `norm` to `max_norm`: min(1, max_norm / (norm +
+/// 1e-6)); 1 if max_norm is 0 (no clipping), or if norm is not finite (the caller skips such a
+/// step: see the count above).
+inline double clip_factor(double norm, double max_norm) {
+  if (!(max_norm > 0.0) || !std::isfinite(norm)) return 1.0;
+  const double factor = max_norm / (norm + 1e-6);
+  return factor < 1.0 ? factor : 1.0;
+}
+
+}  // namespace bora::kernels
