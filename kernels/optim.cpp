@@ -166,9 +166,9 @@ void adamw(Stream stream, const AdamWUpdate& u, OptimBuffers& buffers) {
 void sgd(Stream stream, const SgdUpdate& u, OptimBuffers& buffers) {
   check(buffers, "sgd");
   BORA_CHECK(u.momentum >= 0, "sgd: momentum is ", u.momentum, ", wanted at least 0");
-  BORA_CHECK(buffers.slot0.defined() == (u.momentum > 0), "sgd: momentum ", u.momentum,
-             buffers.slot0.defined() ? " with a slot" : " without a slot");
-  BORA_CHECK(!u.nesterov || u.momentum > 0, "sgd: nesterov wants momentum above 0");
+  BORA_CHECK(buffers.slot0.defined() || u.momentum == 0, "sgd: momentum ", u.momentum,
+             " without a slot");
+  BORA_CHECK(!u.nesterov || buffers.slot0.defined(), "sgd: nesterov without a slot");
   dispatch(buffers, "sgd", [&]<class A, class G, class W>(const Buffers<A, G, W>& b) {
     launch(stream, buffers.master.numel(),
            Sgd<A, G, W>{b, static_cast<A>(u.gradient_factor), static_cast<A>(u.learning_rate),

@@ -36,7 +36,7 @@ struct SgdUpdate {
 struct OptimBuffers {
   Tensor gradient;  ///< f32, f16 or bf16 (f64 with an f64 master)
   Tensor master;    ///< f32, or f64 on the CPU (for tests); read and written
-  Tensor slot0;     ///< type of master: AdamW's m, SGD's momentum b (undefined without momentum)
+  Tensor slot0;     ///< type of master: AdamW's m, SGD's momentum b (may be undefined if it is 0)
   Tensor slot1;     ///< type of master: AdamW's v; undefined for SGD
   Tensor working;   ///< f16 or bf16 copy of master, written; or undefined
   Tensor skip;      ///< () u8: not 0 = nothing is written; or undefined.  Read on the device.
