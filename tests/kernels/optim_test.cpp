@@ -23,13 +23,13 @@ using test::values_of;
 // The problem of tests/reference/torch_values.py.
 std::vector<double> start() {
   std::vector<double> p;
-  for (int i = 0; i < 9; ++i) p.push_back(std::sin(0.7 * i + 0.2));
+  for (int i = 0; i < 9; ++i) p.push_back(std::sin(0.75 * i + 0.25));
   return p;
 }
 
 std::vector<double> gradient(int t) {
   std::vector<double> g;
-  for (int i = 0; i < 9; ++i) g.push_back(std::sin(0.7 * i + 0.31 * t) * (1 + i) / 3);
+  for (int i = 0; i < 9; ++i) g.push_back(std::sin(0.75 * i + 0.3125 * t) * (1 + i) / 3);
   return g;
 }
 

@@ -172,7 +172,7 @@ TEST(Pooling, RefusesWindowsThatDoNotFit) {
 
 std::vector<double> wave(int64_t n, double phase) {
   std::vector<double> out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(std::sin(0.7 * static_cast<double>(i) + phase));
+  for (int64_t i = 0; i < n; ++i) out.push_back(std::sin(0.75 * static_cast<double>(i) + phase));
   return out;
 }
 
@@ -187,7 +187,7 @@ TEST(Trilinear, MatchesPyTorchUpAndDown) {
       {{1, 4, 3, 5, 2}, {1, 2, 3, 2, 2}, torch::kTrilinearDown, torch::kTrilinearDownGradient}};
   for (const Case& c : cases)
     for (DType type : {DType::f64, DType::f32}) {
-      const Tensor x = make_tensor(c.in, wave(c.in.numel(), 0.1), type);
+      const Tensor x = make_tensor(c.in, wave(c.in.numel(), 0.125), type);
       const Tensor dy = make_tensor(c.out, wave(c.out.numel(), 0.5), type);
       Guarded y(c.out, type), dx(c.in, type);
       upsample_trilinear_forward(x.stream(), x, y.view());
