@@ -29,6 +29,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/shape.hpp"
 
 namespace bora {
@@ -140,6 +141,7 @@ void collect_fields(C& object, const std::string& prefix, std::string_view help,
                     ConfigEntries& out) {
   out.sections.push_back({prefix, std::string(help)});
   const auto one = [&]<class T, class F>(T& value, const F& f) {
+    BORA_CHECK(f.name.find('.') == f.name.npos, "config: the name '", f.name, "' has a dot");
     const std::string key = (prefix.empty() ? "" : prefix + ".") + std::string(f.name);
     if constexpr (Described<T>) {
       collect_fields(value, key, f.help, out);

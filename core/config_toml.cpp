@@ -138,12 +138,11 @@ class Loader {
                                     : join('"', written, '"');
       const std::string key = prefix.empty() ? shown : prefix + "." + shown;
       with_context(join(source_, ":", name.source().begin.line), [&, &value = node] {
-        if (!is_section(key)) {
-          set_entry(find_entry(entries_, key), value);
-        } else if (!value.is_table()) {
+        if (is_section(key) && !value.is_table())
           throw UsageError(
               join(key, ": found ", found_text(value), ", wanted the table [", key, "]"));
-        }
+        if (value.is_table() && !is_section(key) && !is_key(key)) unknown_section(key);
+        if (!is_section(key)) set_entry(find_entry(entries_, key), value);
       });
       if (is_section(key)) this->table(*node.as_table(), key);
     }
@@ -154,6 +153,20 @@ class Loader {
     for (const auto& section : entries_.sections)
       if (!key.empty() && section.prefix == key) return true;
     return false;
+  }
+
+  bool is_key(const std::string& key) const {
+    for (const ConfigEntry& entry : entries_.entries)
+      if (entry.key == key) return true;
+    return false;
+  }
+  [[noreturn]] void unknown_section(const std::string& name) const {
+    std::vector<std::string> known;
+    for (const auto& section : entries_.sections)
+      if (!section.prefix.empty()) known.push_back(section.prefix);
+    const std::string near = nearest_name(name, known);
+    throw UsageError(join("unknown section '", name, "'",
+                          near.empty() ? near : join(" (did you mean '", near, "'?)")));
   }
 
   const ConfigEntries& entries_;
