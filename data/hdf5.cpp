@@ -150,8 +150,8 @@ File File::create(const std::string& path) {
   return with_context("cannot create '" + path + "'", [&] {
     const Id list(BORA_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
 #if H5_VERSION_GE(1, 10, 7)
-    // Best effort: a file system that has no locks does not stop us.
-    BORA_HDF5(H5Pset_file_locking(list.get(), true, true));
+    // Writers go to a name of their own (AtomicFile), so a lock guards nothing.
+    BORA_HDF5(H5Pset_file_locking(list.get(), false, true));
 #endif
     // As NetCDF-4 wants it: links and attributes keep the order in which they were made.
     const Id creation(BORA_HDF5(H5Pcreate(H5P_FILE_CREATE)));

@@ -211,7 +211,7 @@ class File : public Group {
   /// somebody else has open both work.  Throws Error naming the file and the reason: missing, no
   /// permission, empty, truncated, another format (NetCDF-3 with the command that converts it).
   static File open(const std::string& path);
-  /// For writing; replaces what is there.
+  /// For writing; replaces what is there.  Takes no lock either.
   static File create(const std::string& path);
   File(File&&) = default;
   File& operator=(File&&) = default;

@@ -35,6 +35,20 @@ H5T_conv_ret_t refuse_range(H5T_conv_except_t kind, hid_t, hid_t, void*, void*, 
   return H5T_CONV_ABORT;
 }
 
+/// Throws unless every value, cut to an integer, is one of `type`.
+void check_range(const Tensor& values, DType type, const std::string& stored) {
+  const double* v = values.data<double>();
+  // The first doubles that are too big or too small: -1 and 256; -2^31 - 1 and 2^31; for i64 the
+  // double below -2^63 and 2^63.
+  const double low = type == DType::u8    ? -1.0
+                     : type == DType::i32 ? -2147483649.0
+                                          : -0x1.0000000000001p63;
+  const double high = type == DType::u8 ? 256.0 : type == DType::i32 ? 2147483648.0 : 0x1p63;
+  for (int64_t i = 0; i < values.numel(); ++i)
+    BORA_CHECK(v[i] > low && v[i] < high, "a value of type ", stored, " (", v[i],
+               ") is out of the range of ", type);
+}
+
 std::string text_of(std::span<const int64_t> values) {
   std::string text = "(";
   for (size_t i = 0; i < values.size(); ++i) text += bora::detail::join(i ? ", " : "", values[i]);
@@ -243,7 +257,12 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
     const Shape shape = shape_of(count, label_);
     // To the 16-bit types through ours: rounding to nearest even is not promised by the library.
     const bool small = (type == DType::f16 || type == DType::bf16) && nearest != type;
-    const DType via = !small ? type : nearest == DType::f64 ? DType::f64 : DType::f32;
+    // From floats to integers through ours too: the library lets NaN pass.
+    const bool truncates = is_integer(type) && is_float(nearest);
+    const DType via = truncates               ? DType::f64
+                      : !small                ? type
+                      : nearest == DType::f64 ? DType::f64
+                                              : DType::f32;
     Tensor out = Tensor::empty(shape, via);
     if (selection.n > 0) {
       const Id memory = detail::memory_type(via);
@@ -259,7 +278,8 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
       BORA_HDF5(status);
       read_counter() += selection.n * stored.bytes;
     }
-    return small ? out.to(type) : out;
+    if (truncates) check_range(out, type, stored.name);
+    return small || truncates ? out.to(type) : out;
   });
 }
 

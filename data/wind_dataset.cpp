@@ -60,11 +60,10 @@ Tensor open_cells(const Tensor& mask, const WindFilesConfig& f, const std::strin
 }  // namespace
 
 void check_wind_config(const WindConfig& config) {
-  const auto refuse = [](const std::string& text) { throw UsageError(text); };
+  const auto refuse = [](const auto&... parts) { throw UsageError(bora::detail::join(parts...)); };
   const WindFilesConfig& f = config.files;
   if (config.root.empty()) refuse("data root is not set: wanted the folder of the data set");
-  if (f.axes.size() != 3)
-    refuse("files.axes has " + std::to_string(f.axes.size()) + " names, wanted 3 (x, y, z)");
+  if (f.axes.size() != 3) refuse("files.axes has ", f.axes.size(), " names, wanted 3 (x, y, z)");
   if (f.mask_building == f.mask_open) refuse("files.mask_building and files.mask_open are equal");
   if (!config.clip.empty() && (config.clip.size() != 2 || !(config.clip[0] < config.clip[1])))
     refuse("clip wants two numbers, the lower first, or none");
@@ -73,7 +72,7 @@ void check_wind_config(const WindConfig& config) {
   norm_mode_from(config.normalisation);
   const AugmentConfig& a = config.augment;
   if (config.wind_direction == "fixed" && (a.flip_x || a.quarter_turns))
-    refuse(std::string("augment.") + (a.flip_x ? "flip_x" : "quarter_turns") +
+    refuse("augment.", a.flip_x ? "flip_x" : "quarter_turns",
            " would make the labels false: wind_direction = fixed says that the wind blows along +x "
            "in every file, so only flip_y gives another valid case");
   if (config.wind_direction == "angle" && !config.angle_channels &&
@@ -82,8 +81,8 @@ void check_wind_config(const WindConfig& config) {
         "augment would make the labels false: the wind blows towards the angle in the name, which "
         "the network is not told; set angle_channels = true or switch augment off");
   if (a.quarter_turns && config.shape.d != config.shape.h)
-    refuse("augment.quarter_turns wants a square window, shape is " +
-           std::to_string(config.shape.d) + " x " + std::to_string(config.shape.h));
+    refuse("augment.quarter_turns wants a square window, shape is ", config.shape.d, " x ",
+           config.shape.h);
 }
 
 WindDataset::WindDataset(WindConfig config, Collective* ranks)
@@ -98,7 +97,7 @@ WindDataset::WindDataset(WindConfig config, std::vector<WindCase> cases)
       normaliser_(norm_mode_from(config_.normalisation)),
       clip_told_(new std::atomic<bool>[files_.cases.size()]()) {
   WindConfig checked = config_;
-  if (checked.root.empty()) checked.root = ".";  // single files need none
+  if (checked.root.empty()) checked.root.assign(1, '.');  // single files need none
   check_wind_config(checked);
   BORA_CHECK(!files_.cases.empty(), "WindDataset: no cases");
 }
