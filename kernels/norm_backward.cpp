@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward of norms: pass 1 reads dy and x and sums, pass 2 writes dx.
+#include "kernels/for_each.hpp"
+#include "kernels/norm.hpp"
+#include "kernels/norm_checks.hpp"
+#include "kernels/norm_lanes.hpp"
+#include "kernels/reduce.hpp"
+
+namespace bora::kernels {
+namespace {
+
+/// dz of one element; `centred` is x - mean.
+template <class T, class Act>
+BORA_HD inline acc_t<T> dz_at(const Act& act, T dy, acc_t<T> centred, acc_t<T> scale,
+                              acc_t<T> shift, acc_t<T> residual) {
+  using A = acc_t<T>;
+  if constexpr (Act::kNeedsZ)
+    return static_cast<A>(dy) * act.derivative(centred * scale + shift + residual);
+  else
+    return static_cast<A>(dy);
+}
+
+template <class T, bool kResidual, bool kStore, class Act>
+void sums_run(const T* x, const T* residual, const T* dy, T* dz, int64_t n,
+              const NormLanes<acc_t<T>>& f, acc_t<T>* s1, acc_t<T>* s2, const Act& act) {
+  using A = acc_t<T>;
+  const A* const mean = f.mean;
+  const A* const scale = f.scale;
+  const A* const shift = f.shift;
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    const A centred = static_cast<A>(x[j]) - mean[j];
+    const A r = kResidual ? static_cast<A>(residual[j]) : A(0);
+    const A g = dz_at<T>(act, dy[j], centred, scale[j], shift[j], r);
+    if constexpr (kStore) dz[j] = static_cast<T>(g);
+    s1[j] += g;
+    s2[j] += g * centred;
+  }
+}
+
+template <class T, bool kResidual, bool kStore, class Act>
+void sums_cpu(const NormShape& shape, const Act& act, const NormInput& in, const Tensor& dy_tensor,
+              Tensor& sums, Tensor& dz_tensor) {
+  using A = acc_t<T>;
+  const LanePlan plan(shape.rows, shape.channels);
+  const int64_t n_channels = shape.channels, n_lanes = plan.lanes;
+  const T* const x = in.x.data<T>();
+  const T* const residual = kResidual ? in.residual.data<T>() : nullptr;
+  const T* const dy = dy_tensor.data<T>();
+  T* const dz = kStore ? dz_tensor.data<T>() : nullptr;
+  Tensor parts = Tensor::empty({shape.samples, plan.slabs, 2 * n_channels}, DType::f64);
+  double* const partial = parts.data<double>();
+  for_each_slab(shape.samples, plan, false, [&](int64_t n, int64_t slab) {
+    std::vector<A> work(static_cast<size_t>((NormLanes<A>::kArrays + 2) * n_lanes));
+    const NormLanes<A> f(shape, in, n, n_lanes, work.data());
+    A* const s1 = work.data() + NormLanes<A>::kArrays * n_lanes;
+    A* const s2 = s1 + n_lanes;
+    double* const own = partial + (n * plan.slabs + slab) * 2 * n_channels;
+    std::fill_n(own, 2 * n_channels, 0.0);
+    for (int64_t row = plan.slab_begin(slab); row < plan.slab_end(slab); row += plan.tile_rows) {
+      const int64_t begin = (n * shape.rows + row) * n_channels;
+      const int64_t end = begin + std::min(plan.tile_rows, plan.slab_end(slab) - row) * n_channels;
+      std::fill_n(s1, 2 * n_lanes, A(0));
+      for (int64_t i = begin; i < end; i += n_lanes)
+        sums_run<T, kResidual, kStore>(x + i, kResidual ? residual + i : nullptr, dy + i,
+                                       kStore ? dz + i : nullptr, std::min(n_lanes, end - i), f, s1,
+                                       s2, act);
+      fold_lanes(s1, n_lanes, n_channels);
+      fold_lanes(s2, n_lanes, n_channels);
+      for (int64_t c = 0; c < n_channels; ++c) own[c] += static_cast<double>(s1[c]);
+      for (int64_t c = 0; c < n_channels; ++c) own[n_channels + c] += static_cast<double>(s2[c]);
+    }
+  });
+  const A* const statistics = in.statistics.data<A>();
+  double* const out = sums.data<double>();
+  for (int64_t n = 0; n < shape.samples; ++n) {
+    double* const total = out + n * 2 * n_channels;
+    std::fill_n(total, 2 * n_channels, 0.0);
+    const double* part = partial + n * plan.slabs * 2 * n_channels;
+    for (int64_t slab = 0; slab < plan.slabs; ++slab, part += 2 * n_channels)
+      for (int64_t c = 0; c < 2 * n_channels; ++c) total[c] += part[c];
+    // So far with x - mean as the statistics hold the mean; now xhat.
+    for (int64_t c = 0; c < n_channels; ++c) {
+      const A* const s = statistics + (n * shape.groups + c / shape.group_channels()) * 3;
+      total[n_channels + c] = (total[n_channels + c] - static_cast<double>(s[1]) * total[c]) *
+                              static_cast<double>(s[2]);
+    }
+  }
+}
+
+template <class T, bool kStored, class Act>
+void apply_cpu(const NormShape& shape, const Act& act, const NormInput& in, const Tensor& dy_tensor,
+               const Tensor& dz_tensor, const Tensor& coefficients, Tensor& dx_tensor) {
+  using A = acc_t<T>;
+  const LanePlan plan(shape.rows, shape.channels);
+  const int64_t n_lanes = plan.lanes;
+  const T* const x = in.x.data<T>();
+  const T* const residual = in.residual.defined() ? in.residual.data<T>() : nullptr;
+  const T* const dy = (kStored ? dz_tensor : dy_tensor).data<T>();
+  const A* const factors = coefficients.data<A>();
+  T* const dx = dx_tensor.data<T>();
+  for_each_slab(shape.samples, plan, true, [&](int64_t n, int64_t slab) {
+    std::vector<A> work(static_cast<size_t>((NormLanes<A>::kArrays + 2) * n_lanes));
+    const NormLanes<A> f(shape, in, n, n_lanes, work.data());
+    A* const c0 = work.data() + NormLanes<A>::kArrays * n_lanes;
+    A* const c1 = c0 + n_lanes;
+    for (int64_t c = 0; c < shape.channels; ++c) {
+      const A* const k = factors + (n * shape.groups + c / shape.group_channels()) * 2;
+      c0[c] = k[0];
+      c1[c] = k[1];
+    }
+    spread_lanes(c0, n_lanes, shape.channels);
+    spread_lanes(c1, n_lanes, shape.channels);
+    const A* const mean = f.mean;
+    const A* const scale = f.scale;
+    const A* const shift = f.shift;
+    const int64_t begin = (n * shape.rows + plan.slab_begin(slab)) * shape.channels;
+    const int64_t end = (n * shape.rows + plan.slab_end(slab)) * shape.channels;
+    for (int64_t i = begin; i < end; i += n_lanes) {
+      const int64_t length = std::min(n_lanes, end - i);
+      const T* const xi = x + i;
+      const T* const gi = dy + i;
+      T* const out = dx + i;
+      if (!kStored && residual) {
+        const T* const ri = residual + i;
+#pragma omp simd
+        for (int64_t j = 0; j < length; ++j) {
+          const A centred = static_cast<A>(xi[j]) - mean[j];
+          const A g = dz_at<T>(act, gi[j], centred, scale[j], shift[j], static_cast<A>(ri[j]));
+          out[j] = static_cast<T>(g * scale[j] + (centred * c0[j] + c1[j]));
+        }
+      } else {
+#pragma omp simd
+        for (int64_t j = 0; j < length; ++j) {
+          const A centred = static_cast<A>(xi[j]) - mean[j];
+          A g = static_cast<A>(gi[j]);
+          if constexpr (!kStored) g = dz_at<T>(act, gi[j], centred, scale[j], shift[j], A(0));
+          out[j] = static_cast<T>(g * scale[j] + (centred * c0[j] + c1[j]));
+        }
+      }
+    }
+  });
+}
+
+/// Pass 1 on CUDA.
+template <class T, class Act>
+struct SumsOfChannel {
+  using Element = acc_t<T>;
+  static constexpr int kWidth = 2;
+  static constexpr bool kHostOnly = std::is_same_v<T, double>;
+  using State = Lanes<Element, kWidth>;
+  NormFactors<T> f;
+  const T* x;
+  const T* residual;
+  const T* dy;
+  T* dz;
+  double* sums;
+  Act act;
+
+  BORA_HD State identity() const { return {{0, 0}}; }
+  BORA_HD void add(State& s, int64_t outer, int64_t offset, int64_t column) const {
+    const auto k = f.of(outer, column);
+    const Element centred = load(x[offset]) - k.mean;
+    const Element r = residual ? load(residual[offset]) : Element(0);
+    const Element g = dz_at<T>(act, dy[offset], centred, k.scale, k.shift, r);
+    if (dz) dz[offset] = static_cast<T>(g);
+    s.v[0] += g;
+    s.v[1] += g * centred;
+  }
+  BORA_HD void merge(State& a, const State& b) const {
+    a.v[0] += b.v[0];
+    a.v[1] += b.v[1];
+  }
+  BORA_HD void store(int64_t outer, int64_t column, const State& s) const {
+    const auto k = f.of(outer, column);
+    double* const row = sums + outer * 2 * f.n_channels;
+    const auto d = static_cast<double>(s.v[0]), d_centred = static_cast<double>(s.v[1]);
+    row[column] = d;
+    row[f.n_channels + column] =
+        (d_centred - static_cast<double>(k.low) * d) * static_cast<double>(k.rstd);
+  }
+};
+
+/// Pass 2 on CUDA, one element.
+template <class T, class Act>
+struct ApplyElement {
+  static constexpr bool kHostOnly = std::is_same_v<T, double>;
+  NormFactors<T> f;
+  const T* x;
+  const T* residual;
+  const T* dy;
+  const acc_t<T>* coefficients;
+  T* dx;
+  Act act;
+
+  BORA_HD void operator()(int64_t i) const {
+    const int64_t n = i / f.sample_elements, c = i % f.n_channels;
+    const auto k = f.of(n, c);
+    const acc_t<T> centred = load(x[i]) - k.mean;
+    const acc_t<T> r = residual ? load(residual[i]) : acc_t<T>(0);
+    const acc_t<T> g = dz_at<T>(act, dy[i], centred, k.scale, k.shift, r);
+    const acc_t<T>* const q = coefficients + (n * f.groups + c / f.per_group) * 2;
+    dx[i] = static_cast<T>(g * k.scale + (centred * q[0] + q[1]));
+  }
+};
+
+template <class T>
+const T* pointer_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
+}  // namespace
+
+void norm_backward_sums(Stream stream, const NormShape& shape, const FusedActivation& activation,
+                        const NormInput& in, const Tensor& dy, Tensor& sums, Tensor& dz) {
+  constexpr const char* kOp = "norm_backward_sums";
+  check_norm(kOp, shape, in);
+  check_norm_like(kOp, in.x, dy, "dy");
+  check_norm_tensor(kOp, sums, {shape.samples, 2 * shape.channels}, DType::f64, "sums");
+  if (dz.defined()) check_norm_like(kOp, in.x, dz, "dz");
+  dispatch_float(in.x.dtype(), kOp, [&]<class T>() {
+    dispatch_activation(activation, [&](auto act) {
+      const bool residual = in.residual.defined();
+      if (stream.device.type != DeviceType::cpu)
+        return reduce_columns(
+            stream, shape.samples, shape.rows, shape.channels,
+            SumsOfChannel<T, decltype(act)>{
+                NormFactors<T>(shape, in), in.x.data<T>(), pointer_or_null<T>(in.residual),
+                dy.data<T>(), dz.defined() ? dz.data<T>() : nullptr, sums.data<double>(), act});
+      if (residual && dz.defined()) return sums_cpu<T, true, true>(shape, act, in, dy, sums, dz);
+      if (residual) return sums_cpu<T, true, false>(shape, act, in, dy, sums, dz);
+      if (dz.defined()) return sums_cpu<T, false, true>(shape, act, in, dy, sums, dz);
+      return sums_cpu<T, false, false>(shape, act, in, dy, sums, dz);
+    });
+  });
+}
+
+void norm_backward_apply(Stream stream, const NormShape& shape, const FusedActivation& activation,
+                         const NormInput& in, const Tensor& dy, const Tensor& dz,
+                         const Tensor& coefficients, Tensor& dx) {
+  constexpr const char* kOp = "norm_backward_apply";
+  check_norm(kOp, shape, in);
+  check_norm_like(kOp, in.x, dz.defined() ? dz : dy, dz.defined() ? "dz" : "dy");
+  check_norm_tensor(kOp, coefficients, {shape.samples, shape.groups, 2}, norm_parameter_type(in.x),
+                    "coefficients");
+  check_norm_like(kOp, in.x, dx, "dx");
+  dispatch_float(in.x.dtype(), kOp, [&]<class T>() {
+    const bool on_cpu = stream.device.type == DeviceType::cpu;
+    if (on_cpu && dz.defined())
+      return apply_cpu<T, true>(shape, IdentityAt{}, in, dy, dz, coefficients, dx);
+    // With dz at hand there is no derivative left to take.
+    const FusedActivation rest = dz.defined() ? FusedActivation{} : activation;
+    dispatch_activation(rest, [&](auto act) {
+      if (on_cpu) return apply_cpu<T, false>(shape, act, in, dy, dz, coefficients, dx);
+      for_each(stream, shape.numel(),
+               ApplyElement<T, decltype(act)>{NormFactors<T>(shape, in), in.x.data<T>(),
+                                              pointer_or_null<T>(in.residual),
+                                              (dz.defined() ? dz : dy).template data<T>(),
+                                              coefficients.data<acc_t<T>>(), dx.data<T>(), act});
+    });
+  });
+}
+
+}  // namespace bora::kernels

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moments of channels: one read of x, joined in a fixed order.
+#include "kernels/norm.hpp"
+#include "kernels/norm_checks.hpp"
+#include "kernels/norm_lanes.hpp"
+#include "kernels/reduce.hpp"
+
+namespace bora::kernels {
+namespace {
+
+/// Moments of rows [begin, end) of one sample to mean[channels], m2[channels].
+template <class T>
+void slab_moments(const T* x, const LanePlan& plan, int64_t begin, int64_t end, double* mean,
+                  double* m2, std::vector<acc_t<T>>& work) {
+  using A = acc_t<T>;
+  const int64_t n_lanes = plan.lanes, n_channels = plan.channels;
+  A* const shift = work.data();
+  A* const s1 = shift + n_lanes;
+  A* const s2 = s1 + n_lanes;
+  double before = 0.0;  // rows so far
+  for (int64_t row = begin; row < end; row += plan.tile_rows) {
+    const int64_t n_rows = std::min(plan.tile_rows, end - row);
+    const T* const tile = x + row * n_channels;
+    const int64_t n = n_rows * n_channels;
+    const double rows = static_cast<double>(n_rows);
+    if (row == begin) {  // the tile's own mean is the first shift
+      std::fill_n(s1, n_lanes, A(0));
+      for (int64_t i = 0; i < n; i += n_lanes) {
+        const int64_t length = std::min(n_lanes, n - i);
+        const T* const run = tile + i;
+#pragma omp simd
+        for (int64_t j = 0; j < length; ++j) s1[j] += static_cast<A>(run[j]);
+      }
+      fold_lanes(s1, n_lanes, n_channels);
+      for (int64_t c = 0; c < n_channels; ++c) shift[c] = s1[c] / static_cast<A>(n_rows);
+    } else {
+      for (int64_t c = 0; c < n_channels; ++c) shift[c] = static_cast<A>(mean[c]);
+    }
+    spread_lanes(shift, n_lanes, n_channels);
+    std::fill_n(s1, 2 * n_lanes, A(0));
+    for (int64_t i = 0; i < n; i += n_lanes) {
+      const int64_t length = std::min(n_lanes, n - i);
+      const T* const run = tile + i;
+#pragma omp simd
+      for (int64_t j = 0; j < length; ++j) {
+        const A d = static_cast<A>(run[j]) - shift[j];
+        s1[j] += d;
+        s2[j] += d * d;
+      }
+    }
+    fold_lanes(s1, n_lanes, n_channels);
+    fold_lanes(s2, n_lanes, n_channels);
+    const double part = rows / (before + rows), cross = before * part;
+    for (int64_t c = 0; c < n_channels; ++c) {
+      const double sum = static_cast<double>(s1[c]);
+      const double tile_mean = static_cast<double>(shift[c]) + sum / rows;
+      const double own = static_cast<double>(s2[c]) - sum * sum / rows;
+      const double tile_m2 = own < 0.0 ? 0.0 : own;  // NaN stays
+      const double delta = tile_mean - (row == begin ? 0.0 : mean[c]);
+      mean[c] = (row == begin ? 0.0 : mean[c]) + delta * part;
+      m2[c] = row == begin ? tile_m2 : m2[c] + tile_m2 + delta * delta * cross;
+    }
+    before += rows;
+  }
+}
+
+/// Joins (count, mean[], m2[]) with another set of `rows` > 0 rows.
+void join_channels(double count, double* mean, double* m2, double rows, const double* other_mean,
+                   const double* other_m2, int64_t n_channels) {
+  const double part = rows / (count + rows), cross = count * part;
+  for (int64_t c = 0; c < n_channels; ++c) {
+    const double delta = other_mean[c] - mean[c];
+    mean[c] += delta * part;
+    m2[c] += other_m2[c] + delta * delta * cross;
+  }
+}
+
+template <class T>
+void moments_cpu(const NormShape& shape, const Tensor& x, Tensor& moments) {
+  const LanePlan plan(shape.rows, shape.channels);
+  const int64_t n_channels = shape.channels, width = 1 + 2 * n_channels;
+  const T* const data = x.data<T>();
+  Tensor parts = Tensor::empty({shape.samples, plan.slabs, 2 * n_channels}, DType::f64);
+  double* const partial = parts.data<double>();
+  double* const out = moments.data<double>();
+  if (shape.rows == 0) {
+    std::fill_n(out, shape.samples * width, 0.0);
+    return;
+  }
+  for_each_slab(shape.samples, plan, false, [&](int64_t n, int64_t slab) {
+    std::vector<acc_t<T>> work(static_cast<size_t>(3 * plan.lanes));
+    double* const own = partial + (n * plan.slabs + slab) * 2 * n_channels;
+    slab_moments(data + n * shape.rows * n_channels, plan, plan.slab_begin(slab),
+                 plan.slab_end(slab), own, own + n_channels, work);
+  });
+  for (int64_t n = 0; n < shape.samples; ++n) {
+    double* const row = out + n * width;
+    double* const mean = row + 1;
+    double* const m2 = mean + n_channels;
+    const double* part = partial + n * plan.slabs * 2 * n_channels;
+    double count = 0.0;
+    for (int64_t slab = 0; slab < plan.slabs; ++slab, part += 2 * n_channels) {
+      const auto rows = static_cast<double>(plan.slab_end(slab) - plan.slab_begin(slab));
+      if (slab == 0)
+        std::copy_n(part, 2 * n_channels, mean);
+      else
+        join_channels(count, mean, m2, rows, part, part + n_channels, n_channels);
+      count += rows;
+    }
+    row[0] = count;
+  }
+}
+
+/// The same on CUDA: Welford's update of x minus the first row, Chan's merge.
+template <class T>
+struct ChannelMoments {
+  using Element = acc_t<T>;
+  static constexpr int kWidth = 3;  // count, mean - shift, M2
+  static constexpr bool kHostOnly = std::is_same_v<T, double>;
+  using State = Lanes<Element, kWidth>;
+  const T* x;
+  double* moments;
+  int64_t rows, n_channels;
+
+  BORA_HD Element shift(int64_t outer, int64_t column) const {
+    return load(x[outer * rows * n_channels + column]);
+  }
+  BORA_HD State identity() const { return {{0, 0, 0}}; }
+  BORA_HD void add(State& s, int64_t outer, int64_t offset, int64_t column) const {
+    const Element v = load(x[offset]) - shift(outer, column);
+    s.v[0] += Element(1);
+    const Element delta = v - s.v[1];
+    s.v[1] += delta / s.v[0];
+    s.v[2] += delta * (v - s.v[1]);
+  }
+  BORA_HD void merge(State& a, const State& b) const {
+    if (b.v[0] == Element(0)) return;
+    const Element total = a.v[0] + b.v[0], part = b.v[0] / total, delta = b.v[1] - a.v[1];
+    a.v[2] += b.v[2] + delta * delta * (a.v[0] * part);
+    a.v[1] += delta * part;
+    a.v[0] = total;
+  }
+  BORA_HD void store(int64_t outer, int64_t column, const State& s) const {
+    double* const row = moments + outer * (1 + 2 * n_channels);
+    if (column == 0) row[0] = static_cast<double>(rows);
+    row[1 + column] =
+        rows == 0 ? 0.0 : static_cast<double>(shift(outer, column)) + static_cast<double>(s.v[1]);
+    row[1 + n_channels + column] = static_cast<double>(s.v[2]);
+  }
+};
+
+}  // namespace
+
+void norm_moments(Stream stream, const NormShape& shape, const Tensor& x, Tensor& moments) {
+  check_norm_input("norm_moments", shape, x, "x");
+  check_norm_tensor("norm_moments", moments, {shape.samples, 1 + 2 * shape.channels}, DType::f64,
+                    "moments");
+  dispatch_float(x.dtype(), "norm_moments", [&]<class T>() {
+    if (stream.device.type == DeviceType::cpu) return moments_cpu<T>(shape, x, moments);
+    reduce_columns(
+        stream, shape.samples, shape.rows, shape.channels,
+        ChannelMoments<T>{x.data<T>(), moments.data<double>(), shape.rows, shape.channels});
+  });
+}
+
+}  // namespace bora::kernels
