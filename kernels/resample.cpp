@@ -15,8 +15,8 @@ namespace {
 
 struct Axes {
   LinearAxis d, h, w;
-  Dims3 in() const { return {d.in, h.in, w.in}; }
-  Dims3 out() const { return {d.out, h.out, w.out}; }
+  BORA_HD Dims3 in() const { return {d.in, h.in, w.in}; }
+  BORA_HD Dims3 out() const { return {d.out, h.out, w.out}; }
 };
 
 template <class T>
@@ -35,7 +35,7 @@ struct TrilinearCell {
   BORA_HD Cell cell(const VolumeIndex& v) const {
     const auto d = axes.d.template at<A>(v.d), h = axes.h.template at<A>(v.h),
                w = axes.w.template at<A>(v.w);
-    const Dims3 in{axes.d.in, axes.h.in, axes.w.in}, out{axes.d.out, axes.h.out, axes.w.out};
+    const Dims3 in = axes.in(), out = axes.out();
     Cell cell;
     for (int i = 0; i < 8; ++i) {
       cell.from[i] =
@@ -64,7 +64,7 @@ struct TrilinearGradientCell {
   T* dx;
   BORA_HD VolumeIndex cell(const VolumeIndex& v) const { return v; }
   BORA_HD void operator()(const VolumeIndex& v, int64_t c) const {
-    const Dims3 in{axes.d.in, axes.h.in, axes.w.in}, out{axes.d.out, axes.h.out, axes.w.out};
+    const Dims3 in = axes.in(), out = axes.out();
     A sum = A(0);
     for (int64_t d = axes.d.first(v.d); d < axes.d.last(v.d); ++d) {
       const A wd = axes.d.template weight<A>(d, v.d);
