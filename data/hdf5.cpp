@@ -134,7 +134,7 @@ File File::open(const std::string& path) {
     } catch (const Error& e) {
       const std::string text = e.what();
       // Old libraries always lock; the variable can also force it.
-      if (text.find("lock") != std::string::npos)
+      if (text.find("lock file") != std::string::npos)
         throw Error(
             text +
             "; set HDF5_USE_FILE_LOCKING=FALSE in the environment to open it without a lock");
@@ -168,7 +168,7 @@ File File::create(const std::string& path) {
           Id(BORA_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), list.get())));
     } catch (const Error& e) {
       const std::string text = e.what();
-      if (text.find("lock") != std::string::npos)
+      if (text.find("lock file") != std::string::npos)
         throw Error(text +
                     "; another process may have it open; set HDF5_USE_FILE_LOCKING=FALSE in the "
                     "environment if the file system has no locks");

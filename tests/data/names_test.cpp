@@ -124,10 +124,16 @@ TEST(Split, IsAFunctionOfNamesAndSeedNotOfTheirOrder) {
   const Split b = make_split(names, groups, config);
   EXPECT_NE(a.validation, b.validation);
   EXPECT_FALSE(b.validation.empty());
-  // A fixed value: the split must be the same on all machines and in later versions.
-  EXPECT_THAT(
-      pick(groups, make_split({"a", "b", "c", "d", "e"}, {"1", "2", "3", "4", "5"}, {}).validation),
-      ::testing::SizeIs(1));
+  // Fixed values: the split must be the same on all machines and in later versions.
+  std::vector<std::string> twelve;
+  for (int i = 0; i < 12; ++i) twelve.push_back(bora::detail::join("0VF", i));
+  config.validation = 0.25;
+  config.test = 0.1;
+  config.seed = 0;
+  EXPECT_THAT(make_split(twelve, twelve, config).validation, ElementsAre(1, 2, 11));
+  EXPECT_THAT(make_split(twelve, twelve, config).test, ElementsAre(10));
+  config.seed = 1;
+  EXPECT_THAT(make_split(twelve, twelve, config).validation, ElementsAre(5, 6, 9));
 }
 
 TEST(Split, ByCaseAndByLists) {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row 89 and "damage": wrong values in files, each refused by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "tests/data/wind_fixture.hpp"
+
+namespace bora::data::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class WindValuesTest : public WindDatasetTest {};
+
+TEST_F(WindValuesTest, AMaskWithOtherValuesIsRefused) {
+  const WindDataset before(config_);
+  spoil(mask("0VF1"), "building_mask", [](Tensor& t) {
+    t.data<float>()[(2 * 9 + 3) * 7 + 1] = 0.5f;
+    t.data<float>()[t.numel() - 1] = std::nanf("");
+  });
+  EXPECT_THAT(message_of([&] { before.read(0, WindowChoice::centred()); }),
+              AllOf(HasSubstr(mask("0VF1")), HasSubstr("has changed since the start")));
+  EXPECT_THAT(message_of([&] { WindDataset(config_).read(0, WindowChoice::centred()); }),
+              AllOf(HasSubstr(mask("0VF1")), HasSubstr("'building_mask'"), HasSubstr("2 of 756"),
+                    HasSubstr("0.5"), HasSubstr("cell (2, 3, 1)")));
+}
+
+TEST_F(WindValuesTest, OtherMaskValuesByConfiguration) {
+  const Sample plain = WindDataset(config_).read(0, WindowChoice::centred());
+  spoil(mask("0VF1"), "building_mask", [](Tensor& t) {
+    for (int64_t i = 0; i < t.numel(); ++i)
+      t.data<float>()[i] = t.data<float>()[i] > 0 ? 0.0f : 1.0f;
+  });
+  config_.files.mask_building = 1;
+  config_.files.mask_open = 0;
+  EXPECT_TRUE(same(plain, WindDataset(config_).read(0, WindowChoice::centred())));
+}
+
+TEST_F(WindValuesTest, MissingWindInOpenCellsIsRefusedOrMasked) {
+  const Sample plain = WindDataset(config_).read(0, WindowChoice::centred());
+  const int64_t hole = first_open(plain);
+  const int64_t building =
+      std::find(plain.region.data<uint8_t>(), plain.region.data<uint8_t>() + 756, 0) -
+      plain.region.data<uint8_t>();
+  ASSERT_LT(building, 756);
+  spoil(wind("0VF1"), "wind_speed",
+        [&](Tensor& t) { t.data<float>()[hole] = t.data<float>()[building] = std::nanf(""); });
+  EXPECT_THAT(message_of([&] { WindDataset(config_).read(0, WindowChoice::centred()); }),
+              AllOf(HasSubstr(wind("0VF1")), HasSubstr("'wind_speed'"),
+                    HasSubstr("1 of 756 values are missing"), HasSubstr("files.missing")));
+  EXPECT_THAT(message_of([&] { WindDataset(config_).moments(0); }), HasSubstr("missing"));
+  config_.files.missing = "mask";
+  const WindDataset data(config_);
+  const Sample s = data.read(0, WindowChoice::centred());
+  EXPECT_EQ(s.region.data<uint8_t>()[hole], 0);
+  EXPECT_EQ(s.valid.data<uint8_t>()[hole], 0);
+  EXPECT_EQ(s.input.data<float>()[hole], 1);  // still air
+  EXPECT_EQ(s.target.data<float>()[hole], 0);
+  EXPECT_EQ(s.target.data<float>()[building], 0);
+  EXPECT_EQ(s.valid.data<uint8_t>()[building], 1);
+  for (int64_t i = 0; i < 756; ++i)
+    if (i != hole) {
+      EXPECT_EQ(s.target.data<float>()[i], plain.target.data<float>()[i]);
+    }
+  EXPECT_EQ(data.moments(0).n, WindDataset(config_).moments(0).n);
+}
+
+TEST_F(WindValuesTest, InfiniteWindIsRefused) {
+  spoil(wind("0VF1"), "wind_speed",
+        [](Tensor& t) { t.data<float>()[5] = std::numeric_limits<float>::infinity(); });
+  config_.files.missing = "mask";
+  EXPECT_THAT(message_of([&] { WindDataset(config_).read(0, WindowChoice::centred()); }),
+              AllOf(HasSubstr(wind("0VF1")), HasSubstr("infinite value at cell (0, 0, 5)")));
+}
+
+TEST_F(WindValuesTest, AVanishedFileIsNamed) {
+  const WindDataset data(config_);
+  std::filesystem::remove(wind("0VF1"));
+  EXPECT_THAT(message_of([&] { data.read(0, WindowChoice::centred()); }),
+              AllOf(HasSubstr(wind("0VF1")), HasSubstr("No such file")));
+  EXPECT_THAT(message_of([&] { data.read(6, WindowChoice::centred()); }),
+              HasSubstr("case 6 of a data set of 6"));
+}
+
+}  // namespace
+}  // namespace bora::data::test
