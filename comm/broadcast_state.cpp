@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/broadcast_state.hpp"
 
+#include "comm/fnv.hpp"
+
 #include <cstring>
 
 namespace bora {
-namespace {
-
-constexpr uint64_t kOffset = 0xcbf29ce484222325ull;
-constexpr uint64_t kPrime = 0x100000001b3ull;
-
-uint64_t mix(uint64_t h, uint64_t word) { return (h ^ word) * kPrime; }
-
-}  // namespace
 
 void broadcast_buffers(Collective& collective, const std::vector<Tensor*>& tensors, int root) {
   const auto n = collective.all_reduce(static_cast<int64_t>(tensors.size()), ReduceOp::max,
@@ -28,18 +22,18 @@ void broadcast_buffers(Collective& collective, const std::vector<Tensor*>& tenso
 
 uint64_t hash_of(const Tensor& tensor) {
   BORA_CHECK(tensor.defined() && tensor.device() == cpu(), "hash_of: wants a host tensor");
-  uint64_t h = mix(kOffset, static_cast<uint64_t>(tensor.dtype()));
-  for (int i = 0; i < tensor.rank(); ++i) h = mix(h, static_cast<uint64_t>(tensor.size(i)));
+  uint64_t h = fnv_step(kFnvOffset, static_cast<uint64_t>(tensor.dtype()));
+  for (int i = 0; i < tensor.rank(); ++i) h = fnv_step(h, static_cast<uint64_t>(tensor.size(i)));
   // Whole words first: each step is a bijection of h, so a single changed word always shows.
   const auto* bytes = static_cast<const unsigned char*>(tensor.raw());
   int64_t i = 0;
   for (; i + 8 <= tensor.bytes(); i += 8) {
     uint64_t word = 0;
     std::memcpy(&word, bytes + i, 8);
-    h = mix(h, word);
+    h = fnv_step(h, word);
     h ^= h >> 29;  // the product alone never carries high bits down
   }
-  for (; i < tensor.bytes(); ++i) h = mix(h, bytes[i]);
+  for (; i < tensor.bytes(); ++i) h = fnv_step(h, bytes[i]);
   return h;
 }
 
@@ -48,9 +42,8 @@ void check_same_everywhere(Collective& collective,
                            const std::string& what) {
   std::vector<int64_t> mine;
   for (const auto& [name, tensor] : tensors) {
-    uint64_t h = hash_of(tensor);
-    for (unsigned char c : name) h = mix(h, c);
-    mine.push_back(static_cast<int64_t>(h));
+    const uint64_t h = hash_of(tensor);
+    mine.push_back(static_cast<int64_t>(fnv1a(name, h)));
   }
   const auto n = static_cast<int64_t>(mine.size());
   // The counts travel with the header of the operation: unequal ones are an error there.

@@ -2,11 +2,11 @@
 // The same parameters on every rank: sent at the start, checked on demand.
 #pragma once
 
+#include "core/collective.hpp"
+
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "core/collective.hpp"
 
 namespace bora {
 

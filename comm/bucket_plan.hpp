@@ -2,10 +2,10 @@
 // BucketPlan: which parts of the gradient buffer are reduced together.
 #pragma once
 
+#include "core/flat_buffer.hpp"
+
 #include <cstdint>
 #include <vector>
-
-#include "core/flat_buffer.hpp"
 
 namespace bora {
 

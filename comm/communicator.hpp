@@ -2,11 +2,11 @@
 // Communicators: the implementations of Collective for host memory.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-
 #include "comm/mpi.hpp"
 #include "core/collective.hpp"
+
+#include <cstdint>
+#include <memory>
 
 namespace bora {
 

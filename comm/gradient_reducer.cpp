@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/gradient_reducer.hpp"
 
+#include "comm/fnv.hpp"
+
 #include <algorithm>
+#include <sstream>
 
 namespace bora {
 
@@ -132,9 +135,7 @@ void GradientReducer::check_same_layout() const {
   for (const Range& r : gradients_.layout().ranges())
     mine += detail::join("'", r.name, "' ", r.shape, "\n");
   // The usual case costs one small exchange; the texts travel only to find the difference.
-  uint64_t h = 0xcbf29ce484222325ull;
-  for (unsigned char c : mine) h = (h ^ c) * 0x100000001b3ull;
-  const auto hash = static_cast<int64_t>(h);
+  const auto hash = static_cast<int64_t>(fnv1a(mine));
   Tensor most = Tensor::from<int64_t>({2}, std::vector<int64_t>{hash, ~hash});
   collective_.all_reduce(most, ReduceOp::max, "layout of the gradients");
   if (most.data<int64_t>()[0] == hash && most.data<int64_t>()[1] == ~hash) {

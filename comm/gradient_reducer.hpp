@@ -2,13 +2,13 @@
 // GradientReducer: averages gradients over the ranks while backward is still going on.
 #pragma once
 
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include "comm/bucket_plan.hpp"
 #include "core/collective.hpp"
 #include "core/tape.hpp"
+
+#include <chrono>
+#include <string>
+#include <vector>
 
 namespace bora {
 
@@ -46,7 +46,7 @@ class GradientReducer {
 
   /// Ends the window: starts what has not been started, waits for all of it.  Throws Error naming
   /// the parameters that got no gradient in this window (unless unused_as_zero), or what went wrong
-  /// in a reduction.
+  /// in a reduction; after an error the reducer can only be destroyed.
   void finish();
 
   const std::vector<Bucket>& buckets() const { return buckets_; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the launchers' environment variables say, against what MPI says.
-#include <cstdlib>
-#include <optional>
-
 #include "comm/mpi.hpp"
 #include "core/error.hpp"
+
+#include <cstdlib>
+#include <optional>
 
 namespace bora::detail {
 namespace {

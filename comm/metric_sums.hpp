@@ -2,10 +2,10 @@
 // MetricSums: metrics as sums and counts, so that many ranks give one rank's numbers.
 #pragma once
 
+#include "core/collective.hpp"
+
 #include <string>
 #include <vector>
-
-#include "core/collective.hpp"
 
 namespace bora {
 

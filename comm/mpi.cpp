@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi.hpp"
 
+#include "comm/fnv.hpp"
+#include "comm/mpi_status.hpp"
+#include "core/log.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -8,9 +12,6 @@
 #include <exception>
 #include <thread>
 #include <vector>
-
-#include "comm/mpi_status.hpp"
-#include "core/log.hpp"
 
 namespace bora {
 namespace {
@@ -22,12 +23,6 @@ ThreadLevel level_of(int provided) {
   if (provided >= MPI_THREAD_SERIALIZED) return ThreadLevel::serialized;
   if (provided >= MPI_THREAD_FUNNELED) return ThreadLevel::funneled;
   return ThreadLevel::single;
-}
-
-uint64_t hash_of(const std::string& text) {  // FNV-1a
-  uint64_t h = 0xcbf29ce484222325ull;
-  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ull;
-  return h;
 }
 
 // Polls without eating the core; false when the time is over.  limit_s < 0: no limit.
@@ -151,7 +146,7 @@ int MpiSession::conclude(int code, const std::string& message, double grace_s) {
   const int result = s.exit_all[1] != 0 && s.exit_all[0] == 0 ? 1 : s.exit_all[0];
   if (result == 0) return 0;
   // Everybody is here: say each message once, and leave without MPI_Abort's noise.
-  const uint64_t mine = message.empty() ? 0 : hash_of(message);
+  const uint64_t mine = message.empty() ? 0 : fnv1a(message);
   std::vector<uint64_t> all(static_cast<size_t>(s.size));
   BORA_MPI(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, s.exit_comm));
   bool first = true;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi_communicator.hpp"
 
-#include <exception>
-#include <mutex>
-
 #include "comm/arguments.hpp"
 #include "core/log.hpp"
+
+#include <exception>
+#include <mutex>
 
 namespace bora {
 namespace {

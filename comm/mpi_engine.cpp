@@ -3,22 +3,17 @@
 // mpi_engine_data.cpp.
 #include "comm/mpi_engine.hpp"
 
+#include "comm/fnv.hpp"
+#include "comm/local_reduce.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
-
-#include "comm/local_reduce.hpp"
 
 namespace bora {
 namespace {
 
 constexpr int kNoteTag = 2;
-
-uint64_t hash_of(std::string_view text) {  // FNV-1a
-  uint64_t h = 0xcbf29ce484222325ull;
-  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ull;
-  return h;
-}
 
 // Measured on shared cores: a thread that tests and sleeps 50 us costs the computing threads
 // least; one that sits in MPI_Wait takes a core.  A late peer deserves longer naps.
@@ -79,7 +74,7 @@ void MpiEngine::exchange_records(const Operation& op) {
   mine_ = Record{};
   mine_.sequence = op.sequence;
   mine_.count = op.count();
-  mine_.label_hash = hash_of(op.label);
+  mine_.label_hash = fnv1a(op.label);
   mine_.root = op.root;
   mine_.kind = op.kind;
   mine_.type = op.in.dtype();

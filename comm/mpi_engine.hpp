@@ -2,14 +2,14 @@
 // Inner header of comm: how one operation is carried out over MPI.
 #pragma once
 
+#include "comm/communicator.hpp"
+#include "comm/mpi_status.hpp"
+#include "comm/operation_queue.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <deque>
 #include <vector>
-
-#include "comm/communicator.hpp"
-#include "comm/mpi_status.hpp"
-#include "comm/operation_queue.hpp"
 
 namespace bora {
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How data moves, and where sums are formed.
-#include <algorithm>
-#include <cstring>
+#include "comm/mpi_engine.hpp"
 
 #include "comm/local_reduce.hpp"
-#include "comm/mpi_engine.hpp"
+
+#include <algorithm>
+#include <cstring>
 
 namespace bora {
 namespace {

@@ -2,11 +2,11 @@
 // Inner header of comm: MPI itself, its status codes as errors, and the process-wide "broken" flag.
 #pragma once
 
+#include "core/status.hpp"
+
 #include <mpi.h>
 
 #include <string>
-
-#include "core/status.hpp"
 
 namespace bora {
 

@@ -2,14 +2,14 @@
 // Inner header of comm: one collective operation on its way through the queue.
 #pragma once
 
+#include "core/collective.hpp"
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-
-#include "core/collective.hpp"
 
 namespace bora {
 

@@ -2,6 +2,8 @@
 // Inner header of comm: operations are worked on one at a time, in the order they were submitted.
 #pragma once
 
+#include "comm/operation.hpp"
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -9,8 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-
-#include "comm/operation.hpp"
 
 namespace bora {
 

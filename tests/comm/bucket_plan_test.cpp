@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/bucket_plan.hpp"
 
-#include <gtest/gtest.h>
-
 #include "core/rng.hpp"
+
+#include <gtest/gtest.h>
 
 namespace bora {
 namespace {

@@ -2,6 +2,9 @@
 // Every collective against a reference computed from what all ranks are known to hold.
 #include "comm/communicator.hpp"
 
+#include "core/rng.hpp"
+#include "tests/support/mpi_main.hpp"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -9,9 +12,6 @@
 #include <cstring>
 #include <limits>
 #include <thread>
-
-#include "core/rng.hpp"
-#include "tests/support/mpi_main.hpp"
 
 namespace bora {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that ends in the way its argument says; endings_test.sh looks at how it ended.
+#include "comm/communicator.hpp"
+
 #include <csignal>
 #include <cstring>
 #include <iostream>
 #include <thread>
-
-#include "comm/communicator.hpp"
 
 namespace bora {
 namespace {

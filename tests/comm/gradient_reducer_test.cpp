@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/gradient_reducer.hpp"
 
+#include "comm/communicator.hpp"
+#include "core/op.hpp"
+#include "tests/support/mpi_main.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
-
-#include "comm/communicator.hpp"
-#include "core/op.hpp"
-#include "tests/support/mpi_main.hpp"
 
 namespace bora {
 namespace {

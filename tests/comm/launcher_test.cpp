@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi.hpp"
+
 #include <gtest/gtest.h>
 
 #include <map>
-
-#include "comm/mpi.hpp"
 
 namespace bora::detail {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initial synchronisation, comparison of parameters, and metrics.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "comm/broadcast_state.hpp"
 #include "comm/communicator.hpp"
 #include "comm/metric_sums.hpp"
 #include "core/rng.hpp"
 #include "tests/support/mpi_main.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
 
 namespace bora {
 namespace {
