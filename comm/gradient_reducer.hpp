@@ -13,7 +13,7 @@
 namespace bora {
 
 struct ReducerOptions {
-  BucketSizes buckets;
+  BucketSizes buckets{};
   /// mean, or sum where the loss is weighted by the caller (divide it by the global weight).
   ReduceOp op = ReduceOp::mean;
   /// A parameter that got no gradient counts as zero instead of being an error.

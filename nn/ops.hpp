@@ -133,7 +133,7 @@ Tensor crop(const Tensor& x, Dims3 offset, Dims3 size);
 struct NormFusion {
   Activation activation = Activation::identity;
   double slope = 0.01;  ///< of leaky_relu
-  Tensor residual;      ///< shape of x, or undefined; gets its gradient
+  Tensor residual{};    ///< shape of x, or undefined; gets its gradient
 };
 
 /// Statistics per sample and group of C/groups channels over D, H, W; y = (x - mean) / sqrt(var +

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/unet3d/cases.hpp"
+
+#include <limits>
+
+#include "data/netcdf.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+std::vector<std::string> names_of(const data::Dataset& part) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < part.size(); ++i) names.push_back(part.name(i));
+  return names;
+}
+
+}  // namespace
+
+Cases::Cases(const data::WindConfig& config, const data::SplitConfig& split_config,
+             Collective& ranks, const data::Normaliser* normaliser)
+    : root_(config.root), dataset_(std::make_unique<data::WindDataset>(config, &ranks)) {
+  const data::Split split = data::make_split(*dataset_, split_config);
+  training_ = std::make_unique<data::Subset>(*dataset_, split.train);
+  validation_ = std::make_unique<data::Subset>(*dataset_, split.validation);
+  test_ = std::make_unique<data::Subset>(*dataset_, split.test);
+  if (normaliser) {
+    dataset_->normaliser() = *normaliser;
+  } else {
+    dataset_->fit_normaliser(split.train, ranks);
+  }
+}
+
+const data::Dataset& Cases::part(const std::string& name) const {
+  if (name == "training") return *training_;
+  if (name == "validation") return *validation_;
+  if (name == "test") return *test_;
+  if (name == "all") return *dataset_;
+  throw UsageError("part '" + name + "' of the cases: wanted training, validation, test or all");
+}
+
+std::string Cases::describe() const {
+  const data::Scaling s = dataset_->normaliser().scaling();
+  return detail::join(dataset_->size(), " cases in ", root_, ": ", training_->size(), " train, ",
+                      validation_->size(), " validate, ", test_->size(), " test; ",
+                      name_of(dataset_->normaliser().mode()), " normalisation, mean ", s.mean,
+                      " m/s, sigma ", s.sigma, " m/s");
+}
+
+std::vector<double> Cases::heights(const data::Sample& sample) const {
+  const data::WindCase& files = dataset_->at(sample.index);
+  const std::string& z = dataset_->config().files.axes.at(2);
+  const data::Axis axis = data::NetcdfFile::open(files.mask_path).axis(z);
+  BORA_CHECK(static_cast<int64_t>(axis.centres.size()) == files.grid.w, files.mask_path,
+             ": coordinate '", z, "' has ", axis.centres.size(), " heights for ", files.grid.w,
+             " levels; the regions of an evaluation need them");
+  std::vector<double> heights(static_cast<size_t>(sample.window.shape.w),
+                              std::numeric_limits<double>::infinity());
+  for (int64_t k = 0; k < sample.window.shape.w; ++k) {
+    const int64_t level = sample.window.begin.w + k;
+    if (level >= 0 && level < files.grid.w)
+      heights[static_cast<size_t>(k)] = axis.centres[static_cast<size_t>(level)];
+  }
+  return heights;
+}
+
+void Cases::state(StateVisitor& visitor) {
+  {
+    const StateVisitor::Group group(visitor, "normaliser");
+    dataset_->normaliser().state(visitor);
+  }
+  const StateVisitor::Group group(visitor, "cases");
+  for (const char* name : {"training", "validation", "test"}) {
+    const std::vector<std::string> here = names_of(part(name));
+    std::vector<std::string> names = here;
+    visitor.value(name, names);
+    if (names != here)
+      throw UsageError(detail::join(
+          "the checkpoint was trained with ", names.size(), " ", name, " cases, this run has ",
+          here.size(), " or others: keep data.root and the split's settings, or start a new run"));
+  }
+}
+
+Tensor building_cells(const data::Sample& sample) {
+  Tensor building = Tensor::zeros(sample.valid.shape(), DType::u8);
+  const int64_t channels = sample.input.size(3);
+  const float* mask = sample.input.data<float>();
+  const uint8_t* valid = sample.valid.data<uint8_t>();
+  uint8_t* out = building.data<uint8_t>();
+  for (int64_t i = 0; i < building.numel(); ++i) out[i] = valid[i] && mask[i * channels] < 0;
+  return building;
+}
+
+}  // namespace bora::unet3d

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases: a data set, its split, and the normalisation fitted on the training part.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/collective.hpp"
+#include "core/state.hpp"
+#include "data/split.hpp"
+#include "data/wind_dataset.hpp"
+
+namespace bora::unet3d {
+
+class Cases {
+ public:
+  /// Opens and checks the files, splits them, and fits the normalisation on the training part,
+  /// together with the other ranks; with `normaliser` (of a checkpoint) nothing is fitted.
+  Cases(const data::WindConfig& data, const data::SplitConfig& split, Collective& ranks,
+        const data::Normaliser* normaliser = nullptr);
+
+  const data::WindDataset& all() const { return *dataset_; }
+  const data::Dataset& training() const { return *training_; }
+  const data::Dataset& validation() const { return *validation_; }
+  const data::Dataset& test() const { return *test_; }
+  /// "training", "validation", "test" or "all"; throws UsageError for another name.
+  const data::Dataset& part(const std::string& name) const;
+  int64_t n_channels() const { return dataset_->n_channels(); }
+  /// One line: how many cases, where, how split and scaled.
+  std::string describe() const;
+
+  /// Heights in metres of the sample's levels, from its file; infinite for levels of padding.
+  std::vector<double> heights(const data::Sample& sample) const;
+
+  /// The normalisation, and the names of each part for the record.
+  void state(StateVisitor& visitor);
+
+ private:
+  std::string root_;
+  std::unique_ptr<data::WindDataset> dataset_;
+  std::unique_ptr<data::Subset> training_, validation_, test_;
+};
+
+/// (X, Y, Z) u8: 1 = a building cell of the file, no padding.
+Tensor building_cells(const data::Sample& sample);
+
+}  // namespace bora::unet3d

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of the trainer: every key of the TOML file and of the command line.
+#pragma once
+
+#include <string>
+#include <tuple>
+
+#include "apps/unet3d/model.hpp"
+#include "core/config.hpp"
+#include "data/split.hpp"
+#include "data/wind_config.hpp"
+
+namespace bora::unet3d {
+
+struct LossConfig {
+  std::string kind = "charbonnier";
+  double eps = 1e-3;
+  double gradient_weight = 0.1;
+  std::string gradient = "plain";
+  static constexpr auto fields() {
+    return std::tuple{
+        field("kind", &LossConfig::kind, "data loss", one_of("charbonnier", "mse", "mae")),
+        field("eps", &LossConfig::eps, "rounding of the charbonnier loss near 0", positive),
+        field("gradient_weight", &LossConfig::gradient_weight,
+              "lambda: total = data loss + lambda * gradient loss; 0 = off", at_least(0)),
+        field("gradient", &LossConfig::gradient, "form of the gradient loss",
+              one_of("plain", "inverse", "edge"))};
+  }
+};
+
+struct OptimConfig {
+  std::string kind = "adamw";
+  double lr = 1e-3;
+  double weight_decay = 1e-4;
+  bool decay_all = true;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double clip = 1.0;
+  std::string schedule = "one_cycle";
+  double warm_fraction = 0.3;
+  double div = 25.0, final_div = 1e4;
+  bool cycle_beta1 = true;
+  int64_t warmup = 0;
+  int64_t step_every = 1000;
+  double step_factor = 0.1;
+  static constexpr auto fields() {
+    return std::tuple{
+        field("kind", &OptimConfig::kind, "optimizer", one_of("adamw", "sgd")),
+        field("lr", &OptimConfig::lr, "peak learning rate", at_least(0)),
+        field("weight_decay", &OptimConfig::weight_decay,
+              "decoupled (adamw) or added to the gradient (sgd)", at_least(0)),
+        field("decay_all", &OptimConfig::decay_all, "decay norms and biases too"),
+        field("beta1", &OptimConfig::beta1, "adamw, unless cycled", between(0, 0.9999999)),
+        field("beta2", &OptimConfig::beta2, "adamw", between(0, 0.9999999)),
+        field("eps", &OptimConfig::eps, "adamw", positive),
+        field("momentum", &OptimConfig::momentum, "sgd", between(0, 0.9999999)),
+        field("nesterov", &OptimConfig::nesterov, "sgd"),
+        field("clip", &OptimConfig::clip, "largest global gradient norm; 0 = off", at_least(0)),
+        field("schedule", &OptimConfig::schedule, "learning rate over the updates of the run",
+              one_of("one_cycle", "constant", "step", "cosine")),
+        field("warm_fraction", &OptimConfig::warm_fraction, "one_cycle: share that warms up",
+              between(0, 1)),
+        field("div", &OptimConfig::div, "one_cycle: starts at lr / div", at_least(1)),
+        field("final_div", &OptimConfig::final_div,
+              "one_cycle: ends at lr / div / final_div; cosine: at lr / final_div", at_least(1)),
+        field("cycle_beta1", &OptimConfig::cycle_beta1, "one_cycle: beta1 runs 0.95 - 0.85 - 0.95"),
+        field("warmup", &OptimConfig::warmup, "constant, step, cosine: updates of linear warm-up",
+              at_least(0)),
+        field("step_every", &OptimConfig::step_every, "step: updates between steps", positive),
+        field("step_factor", &OptimConfig::step_factor, "step: factor of each", positive)};
+  }
+};
+
+struct TrainConfig {
+  int64_t epochs = 50;
+  int64_t batch = 1;
+  int64_t accumulate = 1;
+  int64_t patience = 20;
+  uint64_t seed = 0;
+  int64_t max_updates = 0;
+  static constexpr auto fields() {
+    return std::tuple{
+        field("epochs", &TrainConfig::epochs, "passes over the training cases", positive),
+        field("batch", &TrainConfig::batch, "samples a rank and micro-step", positive),
+        field("accumulate", &TrainConfig::accumulate, "micro-steps an update", positive),
+        field("patience", &TrainConfig::patience,
+              "epochs without a better validation loss before the run ends; 0 = never",
+              at_least(0)),
+        field("seed", &TrainConfig::seed, "of weights, order, windows, augmentation, dropout"),
+        field("max_updates", &TrainConfig::max_updates,
+              "leave after so many updates in all, with a checkpoint; the schedule is not changed; "
+              "0 = off",
+              at_least(0))};
+  }
+};
+
+struct LoaderConfig {
+  int threads = 2;
+  int queue = 0;
+  static constexpr auto fields() {
+    return std::tuple{field("threads", &LoaderConfig::threads,
+                            "threads that read ahead; 0 = read in the step", between(0, 256)),
+                      field("queue", &LoaderConfig::queue,
+                            "samples read ahead; 0 = twice the threads", between(0, 4096))};
+  }
+};
+
+struct OutputConfig {
+  std::string dir = "runs/unet3d";
+  int64_t log_every = 10;
+  int64_t checkpoint_epochs = 1;
+  int64_t checkpoint_updates = 0;
+  static constexpr auto fields() {
+    return std::tuple{
+        field("dir", &OutputConfig::dir, "folder of this run: metrics, checkpoints, settings"),
+        field("log_every", &OutputConfig::log_every, "updates between lines of the log", positive),
+        field("checkpoint_epochs", &OutputConfig::checkpoint_epochs,
+              "epochs between saves of last.h5", positive),
+        field("checkpoint_updates", &OutputConfig::checkpoint_updates,
+              "updates between further saves of last.h5; 0 = off", at_least(0))};
+  }
+};
+
+struct Config {
+  ModelConfig model;
+  data::WindConfig data;
+  data::SplitConfig split;
+  LossConfig loss;
+  OptimConfig optim;
+  TrainConfig train;
+  LoaderConfig loader;
+  OutputConfig output;
+  bool resume = false;
+  static constexpr auto fields() {
+    return std::tuple{
+        field("model", &Config::model, "The network"),
+        field("data", &Config::data, "Cases, windows, normalisation, variations"),
+        field("split", &Config::split, "Which cases train, validate and test"),
+        field("loss", &Config::loss, "The loss"),
+        field("optim", &Config::optim, "The optimizer and its schedule"),
+        field("train", &Config::train, "The run"),
+        field("loader", &Config::loader, "Reading ahead"),
+        field("output", &Config::output, "What is written"),
+        field("resume", &Config::resume, "go on from the last checkpoint of output.dir")};
+  }
+};
+
+}  // namespace bora::unet3d

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation: errors of the network and of the trivial predictors, case by case, region by region.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/unet3d/cases.hpp"
+#include "apps/unet3d/setup.hpp"
+#include "core/collective.hpp"
+
+namespace bora::unet3d {
+
+/// The scores of one predictor in one region, in m/s where a unit fits.
+struct Score {
+  std::string case_name;  ///< "pooled": all cells of all cases
+  std::string predictor;  ///< "unet3d" or one of TrivialPredictors::kNames
+  std::string region;     ///< one of kRegionNames
+  apps::ErrorSums sums;
+};
+
+/// Scores every case of `which`, shared among the ranks; all ranks get all rows, in the order case,
+/// predictor, region, pooled rows last.  The same numbers for any number of ranks: each case is
+/// scored on one rank, and the sums are joined in case order.
+std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const data::Dataset& which,
+                            double hit_threshold, Collective& ranks);
+
+/// The network's field of one sample in m/s: (X, Y, Z) f32, 0 in buildings.
+Tensor predict_field(TrainedModel& trained, const data::Sample& sample);
+
+/// One row a score; columns: case, predictor, region, cells, mae, rmse, relative_l2, bias, mre,
+/// nrmse, hit_rate, r2, max_error.
+void write_scores(const std::string& path, const std::vector<Score>& scores);
+/// The pooled scores as a table for people.
+std::string score_table(const std::vector<Score>& scores);
+
+}  // namespace bora::unet3d

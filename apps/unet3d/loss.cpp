@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/unet3d/loss.hpp"
+
+#include "nn/ops.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+nn::DataLoss data_loss_kind(const std::string& name) {
+  if (name == "charbonnier") return nn::DataLoss::charbonnier;
+  if (name == "mse") return nn::DataLoss::mse;
+  if (name == "mae") return nn::DataLoss::mae;
+  throw UsageError("loss.kind '" + name + "': wanted charbonnier, mse or mae");
+}
+
+nn::GradientLoss gradient_loss_form(const std::string& name) {
+  if (name == "plain") return nn::GradientLoss::plain;
+  if (name == "inverse") return nn::GradientLoss::inverse;
+  if (name == "edge") return nn::GradientLoss::edge;
+  throw UsageError("loss.gradient '" + name + "': wanted plain, inverse or edge");
+}
+
+}  // namespace
+
+std::vector<std::string> loss_names(const LossConfig& config) {
+  std::vector<std::string> names{"loss", config.kind};
+  if (config.gradient_weight > 0) names.push_back("gradient_" + config.gradient);
+  return names;
+}
+
+Loss compute_loss(const LossConfig& config, const Tensor& prediction, const Tensor& target,
+                  const Tensor& region) {
+  const std::vector<std::string> names = loss_names(config);
+  Loss loss;
+  const Tensor data =
+      nn::data_loss(prediction, target, region, data_loss_kind(config.kind), config.eps);
+  loss.total = data;
+  Tensor gradient;
+  if (config.gradient_weight > 0) {
+    gradient = nn::gradient_loss(prediction, target, region, gradient_loss_form(config.gradient));
+    loss.total = nn::add(data, nn::scale(gradient, config.gradient_weight));
+  }
+  loss.parts.emplace_back(names[0], loss.total.item());
+  loss.parts.emplace_back(names[1], data.item());
+  if (gradient.defined()) loss.parts.emplace_back(names[2], gradient.item());
+  return loss;
+}
+
+}  // namespace bora::unet3d

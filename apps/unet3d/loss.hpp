@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loss of the trainer: a data term and a gradient term, each under its own name.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/unet3d/config.hpp"
+#include "core/tensor.hpp"
+
+namespace bora::unet3d {
+
+struct Loss {
+  Tensor total;  ///< (), on the tape: data loss + lambda * gradient loss
+  /// ("loss", total), ("charbonnier", ...), ("gradient_plain", ...): values, for the log.
+  std::vector<std::pair<std::string, double>> parts;
+};
+
+/// prediction, target (N, D, H, W, K); region (N, D, H, W) u8.  lambda 0: no gradient term is
+/// computed.
+Loss compute_loss(const LossConfig& config, const Tensor& prediction, const Tensor& target,
+                  const Tensor& region);
+/// The names of its parts, in order: what every rank declares to the metrics.
+std::vector<std::string> loss_names(const LossConfig& config);
+
+}  // namespace bora::unet3d

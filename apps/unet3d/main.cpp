@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// unet3d: train, evaluate, predict, info.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "apps/unet3d/commands.hpp"
+#include "comm/mpi.hpp"
+#include "core/error.hpp"
+
+namespace {
+
+constexpr const char* kUsage =
+    "usage: unet3d <command> [--config FILE] [--key=value ...]\n"
+    "\n"
+    "  train      train a 3-D U-Net on wind cases; --resume goes on from the last checkpoint\n"
+    "  evaluate   score a checkpoint on cases it never saw, beside trivial predictors\n"
+    "  predict    wind field from a building mask, to NetCDF, with a picture on request\n"
+    "  info       this build, its machine, its ranks, the network\n"
+    "\n"
+    "unet3d <command> --help lists the keys of a command. Under mpirun or srun all ranks work "
+    "together;\n"
+    "without a launcher the same program runs alone.\n";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return bora::run_ranks(argc, argv, [&](bora::MpiSession& session) {
+    using namespace bora::unet3d;
+    std::vector<std::string> args(argv + 1, argv + argc);
+    const std::string command = args.empty() ? "" : args.front();
+    if (!args.empty()) args.erase(args.begin());
+    if (command == "train") return train_command(session, args);
+    if (command == "evaluate") return evaluate_command(session, args);
+    if (command == "predict") return predict_command(session, args);
+    if (command == "info") return info_command(session, args);
+    if (command == "--help" || command == "-h" || command == "help") {
+      if (session.rank() == 0) std::fputs(kUsage, stdout);
+      return 0;
+    }
+    throw bora::UsageError(
+        (command.empty() ? std::string("no command") : "unknown command '" + command + "'") +
+        ": wanted train, evaluate, predict or info (unet3d --help says more)");
+  });
+}

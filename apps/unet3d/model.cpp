@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/unet3d/model.hpp"
+
+#include "core/tape.hpp"
+#include "nn/ops.hpp"
+#include "nn/recompute.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+constexpr Dims3 kOne = Dims3::all(1), kTwo = Dims3::all(2), kThree = Dims3::all(3);
+
+nn::Conv3d conv3(int64_t in, int64_t out) {
+  return {in, out, kThree, nn::Bias::no, nn::Conv3dOptions{.padding = kOne}};
+}
+
+Dims3 spatial(const Tensor& x) { return {x.size(1), x.size(2), x.size(3)}; }
+
+}  // namespace
+
+ResConvBlock::ResConvBlock(int64_t in, int64_t out, const ModelConfig& config)
+    : conv1_(conv3(in, out)),
+      conv2_(conv3(out, out)),
+      norm1_(nn::norm_kind(config.norm), out),
+      norm2_(nn::norm_kind(config.norm), out),
+      dropout_(config.dropout) {
+  if (in != out) shortcut_ = nn::Conv3d::linear_gain(in, out, kOne, nn::Bias::no);
+}
+
+Tensor ResConvBlock::forward(const Tensor& x) {
+  Tensor h = norm1_.forward(conv1_.forward(x), {.activation = nn::Activation::silu});
+  if (training() && dropout_ > 0) h = nn::dropout(h, dropout_);
+  const Tensor residual = shortcut_ ? shortcut_->forward(x) : x;
+  return norm2_.forward(conv2_.forward(h),
+                        {.activation = nn::Activation::silu, .residual = residual});
+}
+
+void ResConvBlock::visit(nn::Visitor& v) {
+  v.child("conv1", conv1_);
+  v.child("norm1", norm1_);
+  if (shortcut_) v.child("shortcut", *shortcut_);
+  v.child("conv2", conv2_);
+  v.child("norm2", norm2_);
+}
+
+void ResConvBlock::set_collective(Collective* ranks) {
+  norm1_.set_collective(ranks);
+  norm2_.set_collective(ranks);
+}
+
+UNet3d::UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& config)
+    : in_channels_(in_channels),
+      out_channels_(out_channels),
+      config_(config),
+      head_(nn::Conv3d::linear_gain(config.base, out_channels, kOne, nn::Bias::yes)) {
+  BORA_CHECK(config.levels >= 1 && config.levels <= 6, "UNet3d: levels ", config.levels,
+             ", wanted 1 to 6");
+  int64_t channels = in_channels;
+  for (int64_t level = 0; level < config.levels; ++level) {
+    const int64_t width = config.base << level;
+    encoder_.push_back(std::make_unique<ResConvBlock>(channels, width, config));
+    decoder_.push_back(std::make_unique<ResConvBlock>(2 * width, width, config));
+    Up up;
+    if (config.up == "transposed") {
+      up.transposed.emplace(2 * width, width, kTwo, nn::Bias::yes,
+                            nn::Conv3dOptions{.stride = kTwo});
+    } else {
+      BORA_CHECK(config.up == "trilinear", "UNet3d: up '", config.up,
+                 "', wanted trilinear or transposed");
+      up.conv = nn::Conv3d::linear_gain(2 * width, width, kOne, nn::Bias::yes);
+    }
+    up_.push_back(std::move(up));
+    channels = width;
+  }
+  bottleneck_ = std::make_unique<ResConvBlock>(channels, 2 * channels, config);
+}
+
+Tensor UNet3d::run_block(ResConvBlock& block, const Tensor& x) {
+  if (!config_.recompute || !recording()) return block.forward(x);
+  return nn::recompute(
+      block, [&block](const Tensor& input) { return block.forward(input); }, x);
+}
+
+Tensor UNet3d::upsample(const Up& up, const Tensor& x, Dims3 size) const {
+  if (up.transposed) return up.transposed->forward_to(x, size);
+  // Defined as interpolation followed by the 1x1x1 convolution.  Both are linear, one over space
+  // and one over channels, and the weights of an interpolation add up to 1, so that the bias passes
+  // too: the other order is the same function at an eighth of the work.
+  return nn::upsample_trilinear(up.conv->forward(x), size);
+}
+
+Tensor UNet3d::forward(const Tensor& x) {
+  BORA_CHECK(x.rank() == 5 && x.size(4) == in_channels_, "UNet3d: wants (N, D, H, W, ",
+             in_channels_, "), got ", x.shape());
+  for (int axis = 1; axis <= 3; ++axis)
+    BORA_CHECK(x.size(axis) >= min_extent(), "UNet3d: volume ", spatial(x),
+               " is too small: each extent must be at least ", min_extent(), " for ",
+               config_.levels, " pooling levels");
+  std::vector<Tensor> skips;
+  Tensor h = x;
+  for (auto& block : encoder_) {
+    skips.push_back(run_block(*block, h));
+    h = nn::max_pool3d(skips.back());
+  }
+  h = run_block(*bottleneck_, h);
+  for (size_t level = encoder_.size(); level-- > 0;) {
+    h = nn::concat({skips[level], upsample(up_[level], h, spatial(skips[level]))});
+    skips[level] = Tensor();
+    h = run_block(*decoder_[level], h);
+  }
+  return head_.forward(h);
+}
+
+void UNet3d::visit(nn::Visitor& v) {
+  for (size_t l = 0; l < encoder_.size(); ++l) v.child("encoder" + std::to_string(l), *encoder_[l]);
+  v.child("bottleneck", *bottleneck_);
+  for (size_t l = decoder_.size(); l-- > 0;) {
+    if (up_[l].conv) v.child("up" + std::to_string(l), *up_[l].conv);
+    if (up_[l].transposed) v.child("up" + std::to_string(l), *up_[l].transposed);
+    v.child("decoder" + std::to_string(l), *decoder_[l]);
+  }
+  v.child("head", head_);
+}
+
+void UNet3d::set_collective(Collective* ranks) {
+  for (auto& block : encoder_) block->set_collective(ranks);
+  for (auto& block : decoder_) block->set_collective(ranks);
+  bottleneck_->set_collective(ranks);
+}
+
+}  // namespace bora::unet3d

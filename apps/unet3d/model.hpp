@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// UNet3d: the network of the trainer, built from layers.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/config.hpp"
+#include "nn/layers/conv3d.hpp"
+#include "nn/layers/norm.hpp"
+#include "nn/module.hpp"
+
+namespace bora::unet3d {
+
+struct ModelConfig {
+  int64_t base = 16;
+  int64_t levels = 4;
+  std::string norm = "group";
+  std::string up = "trilinear";
+  double dropout = 0.0;
+  bool recompute = false;
+  static constexpr auto fields() {
+    return std::tuple{
+        field("base", &ModelConfig::base,
+              "channels of the first level; doubled at each level below", positive),
+        field("levels", &ModelConfig::levels, "pooling levels", between(1, 6)),
+        field("norm", &ModelConfig::norm, "normalisation",
+              one_of("group", "instance", "batch", "sync_batch")),
+        field("up", &ModelConfig::up, "upsampling of the decoder",
+              one_of("trilinear", "transposed")),
+        field("dropout", &ModelConfig::dropout,
+              "probability of dropping an activation inside a block", between(0.0, 0.999)),
+        field("recompute", &ModelConfig::recompute,
+              "run each block again in backward instead of keeping its activations")};
+  }
+};
+
+/// conv 3x3x3 -> norm -> SiLU (-> dropout) -> conv 3x3x3 -> norm, plus the shortcut (x itself, or a
+/// 1x1x1 projection where the channel count changes), then SiLU.  (N, D, H, W, in) -> (N, D, H, W,
+/// out).
+class ResConvBlock final : public nn::Module {
+ public:
+  ResConvBlock(int64_t in, int64_t out, const ModelConfig& config);
+  Tensor forward(const Tensor& x);
+  void visit(nn::Visitor& v) override;
+  void set_collective(Collective* ranks);
+
+ private:
+  nn::Conv3d conv1_, conv2_;
+  nn::Norm norm1_, norm2_;
+  std::optional<nn::Conv3d> shortcut_;
+  double dropout_;
+};
+
+/// Encoder of `levels` blocks with 2x2x2 max pooling between, a bottleneck block, a decoder that
+/// upsamples to the size of the skip, halves the channels, joins (skip, upsampled) and runs a
+/// block, and a linear 1x1x1 head with bias. (N, D, H, W, in) -> (N, D, H, W, out) for any extents
+/// of at least min_extent().
+class UNet3d final : public nn::Module {
+ public:
+  UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& config);
+  /// Throws Error naming the extent if one is below min_extent().
+  Tensor forward(const Tensor& x);
+  void visit(nn::Visitor& v) override;
+
+  /// 2^levels: below it a pooled extent would vanish.
+  int64_t min_extent() const { return int64_t{1} << config_.levels; }
+  int64_t in_channels() const { return in_channels_; }
+  int64_t out_channels() const { return out_channels_; }
+  const ModelConfig& config() const { return config_; }
+  /// Ranks for sync_batch; not owned.
+  void set_collective(Collective* ranks);
+
+ private:
+  /// Upsampling of one decoder level with its halving of the channels.
+  struct Up {
+    std::optional<nn::Conv3d> conv;                 // trilinear: 1x1x1
+    std::optional<nn::ConvTranspose3d> transposed;  // k2 s2
+  };
+  Tensor run_block(ResConvBlock& block, const Tensor& x);
+  Tensor upsample(const Up& up, const Tensor& x, Dims3 size) const;
+
+  int64_t in_channels_, out_channels_;
+  ModelConfig config_;
+  std::vector<std::unique_ptr<ResConvBlock>> encoder_,
+      decoder_;  // decoder_[l] works at the size of encoder_[l]
+  std::vector<Up> up_;
+  std::unique_ptr<ResConvBlock> bottleneck_;
+  nn::Conv3d head_;
+};
+
+}  // namespace bora::unet3d

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+
+#include "apps/common/threads.hpp"
+#include "apps/unet3d/commands.hpp"
+#include "apps/unet3d/evaluation.hpp"
+#include "apps/unet3d/picture.hpp"
+#include "comm/communicator.hpp"
+#include "core/build_info.hpp"
+#include "core/log.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+struct PredictConfig {
+  std::string checkpoint;
+  std::string output = ".";
+  std::string truth;
+  std::string picture;
+  double height = 10.0;
+  static constexpr auto fields() {
+    return std::tuple{
+        field("checkpoint", &PredictConfig::checkpoint, "the network: best.h5 or last.h5 of a run"),
+        field("output", &PredictConfig::output,
+              "folder for <case>_prediction.nc, or with one mask the file itself (a name ending in "
+              ".nc)"),
+        field("truth", &PredictConfig::truth, "wind file to compare with; only with one mask"),
+        field("picture", &PredictConfig::picture,
+              "PNG of truth, prediction and error; wants --truth"),
+        field("height", &PredictConfig::height,
+              "metres above ground of the picture's horizontal slice", at_least(0))};
+  }
+};
+
+void check(const PredictConfig& c, const std::vector<std::string>& masks) {
+  if (c.checkpoint.empty())
+    throw UsageError("predict: --checkpoint=FILE is wanted (best.h5 of a run)");
+  if (masks.empty())
+    throw UsageError(
+        "predict: which building mask? Give one or more NetCDF files behind the options");
+  if (masks.size() > 1 && !(c.truth.empty() && c.picture.empty()))
+    throw UsageError("predict: --truth and --picture go with one mask file, " +
+                     std::to_string(masks.size()) + " are given");
+  if (!c.picture.empty() && c.truth.empty())
+    throw UsageError("predict: --picture compares with the truth; give its file with --truth=FILE");
+  if (masks.size() > 1 && c.output.ends_with(".nc"))
+    throw UsageError("predict: --output=" + c.output + " is one file for " +
+                     std::to_string(masks.size()) + " masks; give a folder");
+}
+
+std::string output_path(const PredictConfig& c, const std::string& case_name) {
+  return c.output.ends_with(".nc") ? c.output : c.output + "/" + case_name + "_prediction.nc";
+}
+
+void predict_one(const PredictConfig& c, TrainedModel& trained, const std::string& mask) {
+  const data::WindCase files = data::open_wind_case(trained.config.data, mask, c.truth);
+  data::WindDataset dataset(trained.config.data, {files});
+  dataset.normaliser() = trained.normaliser;
+  const data::Sample sample = dataset.read(0, data::WindowChoice::centred());
+  const Tensor field = predict_field(trained, sample);
+  const std::string path = output_path(c, files.name);
+  data::write_prediction(
+      path, trained.config.data, files,
+      data::put_back(field, sample.window, std::numeric_limits<double>::quiet_NaN()),
+      {{"predicted_by", build_info_text()},
+       {"checkpoint", trained.path + ", " + std::to_string(trained.updates) + " updates"}});
+  log_info("prediction: ", path);
+  if (!c.picture.empty()) {
+    draw_prediction(c.picture, trained.config.data, files, sample, field, c.height);
+    log_info("picture: ", c.picture);
+  }
+}
+
+}  // namespace
+
+int predict_command(MpiSession& session, const std::vector<std::string>& args) {
+  PredictConfig config;
+  const ConfigArgs given =
+      config_parse_args(config, "unet3d predict", args,
+                        {.about = "Predicts wind fields from building masks and writes them as "
+                                  "NetCDF on the masks' grids.",
+                         .positionals = "MASK.nc ..."});
+  if (!given.help.empty()) {
+    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
+    return 0;
+  }
+  check(config, given.positionals);
+  apps::set_compute_threads(session.local_size());
+  const std::unique_ptr<Collective> ranks = make_communicator(session);
+  TrainedModel trained;
+  ranks->agree("loading " + config.checkpoint, [&] { trained = load_trained(config.checkpoint); });
+  ranks->agree("predicting", [&] {
+    if (!config.output.ends_with(".nc")) std::filesystem::create_directories(config.output);
+    for (size_t i = static_cast<size_t>(ranks->rank()); i < given.positionals.size();
+         i += static_cast<size_t>(ranks->size()))
+      predict_one(config, trained, given.positionals[i]);
+  });
+  return 0;
+}
+
+}  // namespace bora::unet3d

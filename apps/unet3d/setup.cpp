@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/unet3d/setup.hpp"
+
+namespace bora::unet3d {
+
+std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels) {
+  return std::make_unique<UNet3d>(in_channels, 1, config.model);
+}
+
+std::unique_ptr<nn::Optimizer> make_optimizer(const OptimConfig& c, nn::ParameterArena& arena) {
+  if (c.kind == "adamw")
+    return nn::make_adamw(arena, {.beta1 = c.beta1,
+                                  .beta2 = c.beta2,
+                                  .eps = c.eps,
+                                  .weight_decay = c.weight_decay,
+                                  .decay_all = c.decay_all});
+  if (c.kind == "sgd")
+    return nn::make_sgd(arena, {.momentum = c.momentum,
+                                .nesterov = c.nesterov,
+                                .weight_decay = c.weight_decay,
+                                .decay_all = c.decay_all});
+  throw UsageError("optim.kind '" + c.kind + "': wanted adamw or sgd");
+}
+
+nn::Schedule schedule_of(const OptimConfig& c, int64_t total) {
+  return {.kind = nn::schedule_kind(c.schedule),
+          .peak = c.lr,
+          .total = total,
+          .warmup = c.warmup,
+          .step_every = c.step_every,
+          .step_factor = c.step_factor,
+          .warm_fraction = c.warm_fraction,
+          .div = c.div,
+          .final_div = c.final_div,
+          .cycle_beta1 = c.cycle_beta1};
+}
+
+apps::ErrorSums error_sums(const Tensor& prediction, const Tensor& target, const Tensor& region,
+                           const data::Scaling& scaling, double hit_threshold) {
+  Tensor p = prediction.clone(), t = target.clone();
+  data::denormalise(p, scaling);
+  data::denormalise(t, scaling);
+  const Shape cells{region.numel()};
+  return apps::error_sums(p.reshape(cells), t.reshape(cells), region.reshape(cells), hit_threshold);
+}
+
+TrainedModel load_trained(const std::string& path) {
+  data::CheckpointReader reader(path);
+  TrainedModel trained;
+  trained.path = path;
+  with_context("checkpoint " + path, [&] {
+    BORA_CHECK(reader.has("config") && reader.has("model_input_channels"),
+               "this is no checkpoint of unet3d: it holds no configuration");
+    config_load_text(trained.config, reader.peek<std::string>("config"), path);
+    trained.model = make_model(trained.config, reader.peek<int64_t>("model_input_channels"));
+    trained.arena = std::make_unique<nn::ParameterArena>(*trained.model, DType::f32);
+    {
+      const StateVisitor::Group group(reader, "model");
+      nn::module_state(*trained.model, reader);
+    }
+    trained.normaliser = data::Normaliser(data::norm_mode_from(trained.config.data.normalisation));
+    {
+      const StateVisitor::Group group(reader, "normaliser");
+      trained.normaliser.state(reader);
+    }
+    trained.updates = reader.peek<int64_t>("updates");
+    reader.finish(data::Unread::allow);
+  });
+  trained.model->set_training(false);
+  return trained;
+}
+
+}  // namespace bora::unet3d

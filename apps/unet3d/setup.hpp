@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// From settings to objects: what train, evaluate and predict have in common.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "apps/common/error_sums.hpp"
+#include "apps/unet3d/cases.hpp"
+#include "apps/unet3d/config.hpp"
+#include "apps/unet3d/model.hpp"
+#include "data/checkpoint.hpp"
+#include "nn/optim/optimizer.hpp"
+#include "nn/optim/schedule.hpp"
+#include "nn/parameter_arena.hpp"
+
+namespace bora::unet3d {
+
+std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels);
+std::unique_ptr<nn::Optimizer> make_optimizer(const OptimConfig& config, nn::ParameterArena& arena);
+nn::Schedule schedule_of(const OptimConfig& config, int64_t total);
+
+/// Sums of the errors in physical units of one sample: prediction and target (N, X, Y, Z, 1) or (X,
+/// Y, Z, 1) f32 normalised by `scaling`; region u8 of as many cells.
+apps::ErrorSums error_sums(const Tensor& prediction, const Tensor& target, const Tensor& region,
+                           const data::Scaling& scaling, double hit_threshold);
+
+/// A network out of a checkpoint, ready to predict.
+struct TrainedModel {
+  Config config;  ///< of the run that trained it
+  std::unique_ptr<UNet3d> model;
+  std::unique_ptr<nn::ParameterArena> arena;
+  data::Normaliser normaliser;
+  std::string path;
+  int64_t updates = 0;
+};
+/// Throws Error naming the file if it is missing, damaged, or no checkpoint of this program.
+TrainedModel load_trained(const std::string& path);
+
+}  // namespace bora::unet3d

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+#include "apps/common/threads.hpp"
+#include "apps/unet3d/commands.hpp"
+#include "apps/unet3d/trainer.hpp"
+#include "comm/communicator.hpp"
+#include "core/build_info.hpp"
+#include "core/log.hpp"
+
+namespace bora::unet3d {
+
+int train_command(MpiSession& session, const std::vector<std::string>& args) {
+  Config config;
+  const ConfigArgs given = config_parse_args(
+      config, "unet3d train", args,
+      {.about = "Trains a 3-D U-Net that maps building masks to wind speed.", .positionals = {}});
+  if (!given.help.empty()) {
+    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
+    return 0;
+  }
+  apps::set_compute_threads(session.local_size());
+  const std::unique_ptr<Collective> ranks = make_communicator(session);
+  if (session.rank() == 0) log_info(build_info_text());
+  Trainer trainer(config, *ranks);
+  trainer.run();
+  return 0;
+}
+
+}  // namespace bora::unet3d

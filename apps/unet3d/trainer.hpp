@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainer: the loop.  load, forward, backward, reduce, step, log, save.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/common/progress.hpp"
+#include "apps/common/updater.hpp"
+#include "apps/unet3d/cases.hpp"
+#include "apps/unet3d/config.hpp"
+#include "apps/unet3d/loss.hpp"
+#include "apps/unet3d/model.hpp"
+#include "comm/metric_sums.hpp"
+#include "core/collective.hpp"
+#include "data/batch.hpp"
+#include "data/jsonl.hpp"
+#include "data/loader.hpp"
+#include "data/sampler.hpp"
+
+namespace bora::unet3d {
+
+/// How far a run has come: together with the weights and the optimizer, all that a resumed run
+/// needs.
+struct Position {
+  data::EpochPosition data;  ///< epoch under way and samples of it used by all ranks
+  double best = 0;           ///< smallest validation loss so far
+  int64_t best_epoch = -1;   ///< -1: none yet
+  int64_t epochs_without_best = 0;
+  bool stopped_early = false;
+};
+
+/// One training run on one rank.  All functions are collective.
+class Trainer {
+ public:
+  /// Opens the data, builds the network, resumes if asked to.  Throws UsageError or Error on all
+  /// ranks.
+  Trainer(const Config& config, Collective& ranks);
+  ~Trainer();
+
+  /// Trains to the end, to train.max_updates, or until early stopping.
+  void run();
+
+  /// Updates made and their total.
+  int64_t updates() const { return optimizer_->updates(); }
+  int64_t total_updates() const { return total_updates_; }
+  const Position& position() const { return position_; }
+  nn::ParameterArena& arena() { return *arena_; }
+
+ private:
+  struct Loaded {
+    data::Slot slot;
+    data::Sample sample;
+  };
+  void announce() const;
+  void train_epoch();
+  void train_window(int64_t window_samples);
+  void forward_backward(const std::vector<Loaded>& loaded, int64_t window_samples);
+  void log_window(const apps::UpdateReport& report);
+  bool validate();  // whether it is the best so far
+  void save(const std::string& name);
+  void save_last();
+  void state(StateVisitor& visitor);
+  void resume();
+  bool finished() const;
+  bool main() const { return ranks_.rank() == 0; }
+
+  Config config_;
+  Collective& ranks_;
+  std::unique_ptr<Cases> cases_;
+  std::unique_ptr<UNet3d> model_;
+  std::unique_ptr<nn::ParameterArena> arena_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<apps::Updater> updater_;
+  std::optional<data::DistributedSampler> sampler_;
+  std::unique_ptr<data::Loader<Loaded>> loader_;
+  std::unique_ptr<data::JsonlWriter> metrics_log_;
+  apps::Progress progress_;
+  Position position_;
+  int64_t updates_an_epoch_ = 0, total_updates_ = 0;
+  MetricSums window_sums_;  // since the last line of the log
+  double last_log_s_ = 0, run_begin_s_ = 0;
+  double last_wait_s_ = 0;
+  int64_t last_log_samples_ = 0, samples_seen_ = 0;
+};
+
+}  // namespace bora::unet3d

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Bad input ends with one clear message and exit code 2 (usage) or 1 (failure), on all ranks, within seconds.
+source "$(dirname "$0")/common.sh"
+unet3d=$bin/unet3d
+two=(mpirun -n 2 "$unet3d")
+train=("${two[@]}" train "${small[@]}" --train.epochs=1 --output.dir="$work/run")
+
+expect_failure 2 "no command" "${two[@]}"
+expect_failure 2 "unknown command 'trian'" "${two[@]}" trian
+expect_failure 2 "did you mean" "${train[@]}" --modle.base=8
+expect_failure 2 "model.base" "${train[@]}" --model.base=many
+expect_failure 2 "loss.kind" "${train[@]}" --loss.kind=huber
+printf '[optim]\nlearning_rate = 1\n' >"$work/bad.toml"
+expect_failure 2 "bad.toml" "${train[@]}" --config "$work/bad.toml"
+expect_failure 2 "$work/none.toml" "${train[@]}" --config "$work/none.toml"
+expect_failure 2 "data.root" "${two[@]}" train --output.dir="$work/run"
+expect_failure 1 "$work/nowhere" "${two[@]}" train --data.root="$work/nowhere" --output.dir="$work/run"
+expect_failure 1 "at least" "${train[@]}" --data.shape=8x8x8 --model.levels=4
+
+# A copy of the data with one fault each; every message names the file.
+cp -r "$data" "$work/data"
+faulty=("${two[@]}" train --data.root="$work/data" "${settings[@]}" --train.epochs=1 --output.dir="$work/run")
+mask=$work/data/mask_buildings/0VF20_ws_building_mask.nc wind=$work/data/wind_speed_filled/0VF20_ws_filled.nc
+mv "$mask" "$work/kept"
+expect_failure 1 "0VF20" "${faulty[@]}"
+mv "$work/kept" "$mask"
+cp "$wind" "$work/kept"
+truncate -s 20000 "$wind"
+expect_failure 1 "0VF20_ws_filled.nc" "${faulty[@]}"
+echo "no HDF5" >"$wind"
+expect_failure 1 "0VF20_ws_filled.nc" "${faulty[@]}"
+cp "$work/kept" "$wind"
+expect_failure 1 "no_such" "${faulty[@]}" --data.files.wind_variable=no_such
+
+# Checkpoints: missing, foreign, of another network, damaged.
+"${train[@]}" 2>"$work/log" || { cat "$work/log" >&2; fail "the good run"; }
+evaluate=("${two[@]}" evaluate --output="$work/e.csv")
+expect_failure 2 "--checkpoint" "${evaluate[@]}"
+expect_failure 1 "$work/none.h5" "${evaluate[@]}" --checkpoint="$work/none.h5"
+expect_failure 1 "0VF20_ws_filled.nc" "${evaluate[@]}" --checkpoint="$wind"
+head -c 50000 "$work/run/last.h5" >"$work/short.h5"
+expect_failure 1 "short.h5" "${evaluate[@]}" --checkpoint="$work/short.h5"
+expect_failure 2 "mask" "$unet3d" predict --checkpoint="$work/run/last.h5"
+expect_failure 1 "$work/none.nc" "$unet3d" predict --checkpoint="$work/run/last.h5" "$work/none.nc"
+
+# Nothing left to train on.
+expect_failure 2 "training" "${two[@]}" train --data.root="$data" --split.validation=0.5 --split.test=0.5 --output.dir="$work/none"
+
+# A folder that cannot be written.
+touch "$work/file"
+expect_failure 1 "$work/file" "${two[@]}" train "${small[@]}" --train.epochs=1 --output.dir="$work/file/run"
+echo "bad input: all as it should be"

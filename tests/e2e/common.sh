@@ -1,0 +1,25 @@
+# shellcheck shell=bash disable=SC2034
+# SPDX-License-Identifier: Apache-2.0
+# What the end-to-end tests share. Sourced; wants $1 = the folder of the programs.
+set -euo pipefail
+bin=$1
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+data=$root/samples/urban-wind
+
+# A network and windows so small that an epoch takes a second.
+settings=(--data.shape=32x32x16 --model.base=4 --model.levels=2 --optim.lr=3e-3
+          --split.validation=0.2 --split.test=0.65 --train.seed=3 --loader.threads=2)
+small=(--data.root="$data" "${settings[@]}")
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+# expect_failure CODE TEXT COMMAND...: the command must end with CODE within 30 s and print TEXT.
+expect_failure() {
+  local code=$1 text=$2 got=0
+  shift 2
+  timeout 30 "$@" >"$work/out" 2>&1 || got=$?
+  [ "$got" -eq "$code" ] || { cat "$work/out" >&2; fail "exit code $got instead of $code: $*"; }
+  grep -qF -- "$text" "$work/out" || { cat "$work/out" >&2; fail "'$text' is not in the output of: $*"; }
+}

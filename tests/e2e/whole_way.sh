@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Train, evaluate, predict on real cases with the real program (features 18, 47, 111-116, 135-139, 147, 148).
+source "$(dirname "$0")/common.sh"
+run=$work/run
+
+mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=6 --output.dir="$run" --output.log_every=4 2>"$work/log" ||
+  { cat "$work/log" >&2; fail "training"; }
+for f in config.toml metrics.jsonl best.h5 last.h5; do [ -s "$run/$f" ] || fail "$run/$f is missing"; done
+# Only rank 0 speaks and writes (feature 18).
+[ "$(grep -c 'parameters' "$work/log")" -eq 1 ] || { cat "$work/log" >&2; fail "more than one rank announces itself"; }
+[ "$(find "$run" -type f | wc -l)" -le 5 ] || fail "unexpected files: $(ls "$run")"
+
+python_free_field() { sed -n "s/.*\"kind\":\"$1\".*\"$2\":\([0-9.eE+-]*\).*/\1/p" "$run/metrics.jsonl"; }
+first=$(python_free_field validation loss | head -n 1)
+last=$(python_free_field validation loss | tail -n 1)
+awk -v a="$first" -v b="$last" 'BEGIN { exit !(b < a) }' || fail "the validation loss did not fall: $first -> $last"
+for key in lr gradient_norm samples_per_s data_wait_s charbonnier gradient_plain; do
+  grep -q "\"$key\":" "$run/metrics.jsonl" || fail "no $key in metrics.jsonl"
+done
+
+# The saved settings are complete: they alone start the same run.
+mpirun -n 2 "$bin/unet3d" train --config "$run/config.toml" --output.dir="$work/again" 2>"$work/log" ||
+  { cat "$work/log" >&2; fail "training from config.toml"; }
+"$bin/compare_checkpoints" "$run/last.h5" "$work/again/last.h5" || fail "config.toml gives another run"
+
+# Evaluation: the same numbers for any number of ranks.
+for n in 1 2 4; do
+  mpirun -n "$n" "$bin/unet3d" evaluate --checkpoint="$run/best.h5" --output="$work/eval$n.csv" >"$work/table$n" 2>"$work/log" ||
+    { cat "$work/log" >&2; fail "evaluation with $n ranks"; }
+done
+cmp "$work/eval1.csv" "$work/eval2.csv" || fail "evaluation differs between 1 and 2 ranks"
+cmp "$work/eval1.csv" "$work/eval4.csv" || fail "evaluation differs between 1 and 4 ranks"
+[ "$(grep -c '^pooled,' "$work/eval1.csv")" -eq 12 ] || fail "pooled rows: $(grep -c '^pooled,' "$work/eval1.csv")"
+
+# Prediction: on the mask's grid, 0 in buildings, alone and with the truth and a picture.
+mask=$(find "$data/mask_buildings" -name '285VF2_*')
+"$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/p.nc" --truth="$data/wind_speed_filled/285VF2_ws_filled.nc" \
+  --picture="$work/p.png" "$mask" 2>"$work/log" || { cat "$work/log" >&2; fail "prediction"; }
+for f in p.nc p.png; do [ -s "$work/$f" ] || fail "$f is missing"; done
+[ "$(head -c 4 "$work/p.png" | tail -c 3)" = PNG ] || fail "the picture is no PNG"
+mpirun -n 2 "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/many" "$data"/mask_buildings/28*.nc 2>"$work/log" ||
+  { cat "$work/log" >&2; fail "prediction of several"; }
+[ "$(find "$work/many" -name '*_prediction.nc' | wc -l)" -eq "$(find "$data/mask_buildings" -name '28*.nc' | wc -l)" ] ||
+  fail "not every mask has a prediction"
+"$bin/unet3d" info >"$work/info" || fail "info"
+grep -q "5428801 parameters" "$work/info" || fail "info does not count the parameters"
+echo "whole way: all as it should be"
