@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <unordered_map>
@@ -293,9 +294,13 @@ bool run_backward_weights(const ConvProblem& p, const Tensor& x, const Tensor& d
   return true;
 }
 
+std::atomic<Bf16Path> g_bf16_path{Bf16Path::automatic};
+
 /// Whether tensors of `type` go through f32 scratch: f16, and bf16 where it would be emulated.
 bool computed_in_f32(DType type) {
-  return type == DType::f16 || (type == DType::bf16 && !onednn_has_bf16());
+  if (type != DType::bf16) return type == DType::f16;
+  const Bf16Path path = g_bf16_path;
+  return path == Bf16Path::automatic ? !onednn_has_bf16() : path == Bf16Path::through_f32;
 }
 Tensor widened(const Tensor& t) { return t.defined() ? t.to(DType::f32) : t; }
 
@@ -351,6 +356,8 @@ void conv3d_backward_weights(const Conv3dAttributes& a, const Tensor& x, const T
   if (!run_backward_weights(p, x, dy, mode, dw))
     reference::conv3d_backward_weights(a, x, dy, mode, dw);
 }
+
+void set_bf16_path(Bf16Path path) { g_bf16_path = path; }
 
 std::vector<std::string> conv3d_implementations() { return conv_plan_log(); }
 

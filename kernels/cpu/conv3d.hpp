@@ -19,4 +19,10 @@ void conv3d_backward_weights(const Conv3dAttributes& a, const Tensor& x, const T
 void channel_sum(const Tensor& dy, GradientMode mode, Tensor& db);
 std::vector<std::string> conv3d_implementations();
 
+/// How bf16 is computed: `automatic` natively where the processor has bf16 instructions, else
+/// through f32.
+enum class Bf16Path { automatic, native, through_f32 };
+/// For tests of the path that this machine would not take by itself; native needs AVX-512.
+void set_bf16_path(Bf16Path path);
+
 }  // namespace bora::kernels::cpu

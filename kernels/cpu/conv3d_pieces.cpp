@@ -92,7 +92,8 @@ std::vector<ConvPiece> cut_input(const ConvProblem& p, int64_t n_pieces, int64_t
   // that it sees only partly and that oneDNN would need negative padding for.
   g.planes = std::min(p.in[0], ceil_div(g.planes, s) * s);
   const auto out_planes = [&](int64_t planes) {
-    return std::min(p.out[0], (planes + p.reach(0) - 2) / s + 2);
+    const int64_t before = p.reach(0) < s ? 1 : 0;  // see `first` below
+    return std::min(p.out[0], (planes + p.reach(0) - 2) / s + 1 + before);
   };
   if (!fit(g, p.in_plane(), p.out_plane(), limit, out_planes)) return pieces;
   for (int64_t n0 = 0; n0 < p.n; n0 += g.samples)

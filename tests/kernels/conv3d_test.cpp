@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "kernels/conv3d.hpp"
+#include "kernels/cpu/conv3d.hpp"
+#include "kernels/cpu/onednn.hpp"
 #include "tests/kernels/conv_support.hpp"
 
 namespace bora::test {
@@ -82,6 +84,21 @@ TEST_P(Conv3dGrid, MatchesReferenceWhenCutIntoPieces) {
       {5, {6, 6, 6}, {3, 3, 3}, 32, 32, {.padding = Dims3::all(1), .groups = 2}},
   };
   for (const ConvCase& c : cases) EXPECT_EQ("", check_conv(c, GetParam(), 77)) << c;
+}
+
+TEST(Conv3dBf16, NativeKernelsMatchReferenceToo) {
+  // oneDNN emulates them on AVX-512 processors without bf16 instructions.
+  constexpr int kAvx512 = static_cast<int>(dnnl::cpu_isa::avx512_core);
+  if ((static_cast<int>(dnnl::get_effective_cpu_isa()) & kAvx512) != kAvx512)
+    GTEST_SKIP() << "this processor has no AVX-512";
+  kernels::cpu::set_bf16_path(kernels::cpu::Bf16Path::native);
+  for (uint64_t seed = 1000; seed < 1060; ++seed)
+    if (const std::optional<ConvCase> c = random_case(seed)) {
+      EXPECT_EQ("", check_conv(*c, DType::bf16, seed)) << "seed " << seed << ": " << *c;
+    }
+  const ConvCase pieces{1, {19, 16, 17}, {3, 3, 3}, 16, 16, {.padding = Dims3::all(1)}, true};
+  EXPECT_EQ("", check_conv(pieces, DType::bf16, 78));
+  kernels::cpu::set_bf16_path(kernels::cpu::Bf16Path::automatic);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Conv3dGrid,
