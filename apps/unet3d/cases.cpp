@@ -38,6 +38,16 @@ const data::Dataset& Cases::part(const std::string& name) const {
   throw UsageError("part '" + name + "' of the cases: wanted training, validation, test or all");
 }
 
+void Cases::require_extents(int64_t extent, int64_t levels) const {
+  for (int64_t i = 0; i < dataset_->size(); ++i) {
+    const Dims3 shape = data::window_shape(dataset_->at(i).grid, dataset_->config().shape);
+    BORA_CHECK(shape.d >= extent && shape.h >= extent && shape.w >= extent, "case ",
+               dataset_->name(i), ": volume ", shape, " is too small for a network of ", levels,
+               " levels: each extent must be at least ", extent,
+               " (data.shape pads; model.levels makes it shallower)");
+  }
+}
+
 std::string Cases::describe() const {
   const data::Scaling s = dataset_->normaliser().scaling();
   return detail::join(dataset_->size(), " cases in ", root_, ": ", training_->size(), " train, ",

@@ -28,6 +28,9 @@ class Cases {
   /// "training", "validation", "test" or "all"; throws UsageError for another name.
   const data::Dataset& part(const std::string& name) const;
   int64_t n_channels() const { return dataset_->n_channels(); }
+  /// Throws Error naming the first case whose window has an extent below `extent`, what a network
+  /// of `levels` levels needs.
+  void require_extents(int64_t extent, int64_t levels) const;
   /// One line: how many cases, where, how split and scaled.
   std::string describe() const;
 

@@ -36,8 +36,11 @@ std::string brief(double value) {
 Trainer::Trainer(const Config& config, Collective& ranks)
     : config_(config), ranks_(ranks), progress_(ranks.rank() == 0) {
   run_begin_s_ = last_log_s_ = now_s();
+  if (config.data.root.empty())
+    throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
   cases_ = std::make_unique<Cases>(config.data, config.split, ranks);
   model_ = make_model(config, cases_->n_channels());
+  cases_->require_extents(model_->min_extent(), config.model.levels);
   model_->set_collective(&ranks);
   arena_ = std::make_unique<nn::ParameterArena>(*model_, DType::f32);
   // Every rank starts from its own seed only in tests; whatever it started from, rank 0's weights
@@ -365,14 +368,17 @@ void Trainer::resume() {
   }
   ranks_.agree("resuming", [&] {
     with_context("resuming from " + path, [&] {
-      data::load_checkpoint(path, [&](StateVisitor& v) { state(v); });
-      if (main()) {
-        Config old;
-        data::CheckpointReader reader(path);
-        config_load_text(old, reader.peek<std::string>("config"), path);
-        for (const std::string& line : config_diff(old, config_))
+      Config old;
+      config_load_text(old, data::CheckpointReader(path).peek<std::string>("config"), path);
+      for (const std::string& line : config_diff(old, config_)) {
+        if (line.starts_with("model."))
+          throw UsageError("the checkpoint holds another network (" + line +
+                           "): keep the settings of the run, or start a new one "
+                           "in another output.dir");
+        if (main() && !line.starts_with("resume:"))
           log_info("setting changed since the checkpoint: ", line);
       }
+      data::load_checkpoint(path, [&](StateVisitor& v) { state(v); });
     });
   });
   if (main())

@@ -16,7 +16,8 @@ expect_failure 2 "bad.toml" "${train[@]}" --config "$work/bad.toml"
 expect_failure 2 "$work/none.toml" "${train[@]}" --config "$work/none.toml"
 expect_failure 2 "data.root" "${two[@]}" train --output.dir="$work/run"
 expect_failure 1 "$work/nowhere" "${two[@]}" train --data.root="$work/nowhere" --output.dir="$work/run"
-expect_failure 1 "at least" "${train[@]}" --data.shape=8x8x8 --model.levels=4
+tiny=("${small[@]/32x32x16/32x32x3}")
+expect_failure 1 "32x32x3 is too small" "${two[@]}" train "${tiny[@]}" --train.epochs=1 --output.dir="$work/run"
 
 # A copy of the data with one fault each; every message names the file.
 cp -r "$data" "$work/data"

@@ -10,7 +10,7 @@ data=$root/samples/urban-wind
 
 # A network and windows so small that an epoch takes a second.
 settings=(--data.shape=32x32x16 --model.base=4 --model.levels=2 --optim.lr=3e-3
-          --split.validation=0.2 --split.test=0.65 --train.seed=3 --loader.threads=2)
+          --split.validation=0.2 --split.test=0.65)
 small=(--data.root="$data" "${settings[@]}")
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
