@@ -52,6 +52,11 @@ std::string MpiStatus::text(Code code) {
 bool mpi_broken() { return g_broken; }
 void mark_mpi_broken() { g_broken = true; }
 
+MpiGate mpi_gate() {
+  static std::mutex mutex;
+  return MpiGate(mutex);
+}
+
 struct MpiSession::Impl {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::string host;

@@ -83,8 +83,11 @@ void MpiEngine::exchange_records(const Operation& op) {
   if (wants_payload(op) && op.in.bytes() > 0 && op.in.bytes() <= Record::kPayload)
     std::memcpy(mine_.payload, op.in.raw(), static_cast<size_t>(op.in.bytes()));
   requests_.assign(1, MPI_REQUEST_NULL);
-  BORA_MPI(MPI_Iallgather(&mine_, sizeof(Record), MPI_BYTE, records_.data(), sizeof(Record),
-                          MPI_BYTE, comm_, requests_.data()));
+  {
+    const MpiGate gate = mpi_gate();
+    BORA_MPI(MPI_Iallgather(&mine_, sizeof(Record), MPI_BYTE, records_.data(), sizeof(Record),
+                            MPI_BYTE, comm_, requests_.data()));
+  }
   wait_requests(op, /*arriving=*/true);
 }
 
@@ -136,8 +139,11 @@ void MpiEngine::wait_requests(const Operation& op, bool arriving) {
   bool asked = false;
   for (int tries = 0;; ++tries) {
     int done = 0;
-    BORA_MPI(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
-                         MPI_STATUSES_IGNORE));
+    {
+      const MpiGate gate = mpi_gate();
+      BORA_MPI(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
+                           MPI_STATUSES_IGNORE));
+    }
     if (done) return;
     heartbeat_->beat();
     if (tries < 16) {  // peers are mostly near: look again before sleeping
@@ -147,6 +153,7 @@ void MpiEngine::wait_requests(const Operation& op, bool arriving) {
     const double waited = std::chrono::duration<double>(Clock::now() - start).count();
     if (give_up_) BORA_FAIL(op.describe(), ": given up on rank ", rank_, " after another error");
     if (arriving && waited > next_look) {
+      const MpiGate gate = mpi_gate();
       next_look = waited + look_every;
       read_notes(op);
       if (!asked && waited > limit / 2) {

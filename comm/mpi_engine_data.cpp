@@ -39,6 +39,7 @@ void MpiEngine::move_data(Operation& op) {
 void MpiEngine::exchange(const Operation& op, const std::vector<Piece>& out,
                          const std::vector<Piece>& in) {
   requests_.clear();
+  MpiGate gate = mpi_gate();
   const auto post = [&](const Piece& piece, int peer, bool receive) {
     // Pieces of one pair arrive in the order they were sent, so one tag is enough.
     for (int64_t begin = 0; begin < piece.bytes; begin += options_.message_bytes) {
@@ -58,6 +59,7 @@ void MpiEngine::exchange(const Operation& op, const std::vector<Piece>& out,
     const int to = (rank_ + k) % size_;
     post(out[static_cast<size_t>(to)], to, false);
   }
+  gate.unlock();
   wait_requests(op, /*arriving=*/false);
 }
 
@@ -65,8 +67,11 @@ void MpiEngine::all_reduce_direct(Operation& op) {
   const int64_t bytes = op.in.bytes();
   auto* all = static_cast<char*>(staging(bytes * size_));
   requests_.assign(1, MPI_REQUEST_NULL);
-  BORA_MPI(MPI_Iallgather(op.in.raw(), static_cast<int>(bytes), MPI_BYTE, all,
-                          static_cast<int>(bytes), MPI_BYTE, comm_, requests_.data()));
+  {
+    const MpiGate gate = mpi_gate();
+    BORA_MPI(MPI_Iallgather(op.in.raw(), static_cast<int>(bytes), MPI_BYTE, all,
+                            static_cast<int>(bytes), MPI_BYTE, comm_, requests_.data()));
+  }
   wait_requests(op, false);
   std::vector<const void*> rows;
   for (int r = 0; r < size_; ++r) rows.push_back(all + r * bytes);
@@ -144,11 +149,13 @@ void MpiEngine::gather(Operation& op, bool everywhere) {
 
 void MpiEngine::broadcast(Operation& op) {
   requests_.clear();
+  MpiGate gate = mpi_gate();
   for (int64_t begin = 0; begin < op.in.bytes(); begin += options_.message_bytes) {
     const int n = static_cast<int>(std::min(options_.message_bytes, op.in.bytes() - begin));
     MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);
     BORA_MPI(MPI_Ibcast(bytes_of(op.in) + begin, n, MPI_BYTE, op.root, comm_, &request));
   }
+  gate.unlock();
   wait_requests(op, false);
 }
 

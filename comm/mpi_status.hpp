@@ -6,6 +6,7 @@
 
 #include <mpi.h>
 
+#include <mutex>
 #include <string>
 
 namespace bora {
@@ -28,5 +29,12 @@ struct MpiStatus {
 /// flag.
 bool mpi_broken();
 void mark_mpi_broken();
+
+/// Lets the communication threads of a process into MPI one at a time.  MPI allows them together,
+/// but Open MPI's shared-memory transport takes two of its locks in both orders (ThreadSanitizer
+/// shows it), which two threads could turn into a deadlock.  Held for single non-blocking calls
+/// only.
+using MpiGate = std::unique_lock<std::mutex>;
+MpiGate mpi_gate();
 
 }  // namespace bora
