@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses: a mean over samples of means over each sample's region.  Forward keeps the sums per
+// sample; only the prediction gets a gradient.
+#include <array>
+
+#include "core/op.hpp"
+#include "kernels/loss.hpp"
+#include "nn/ops.hpp"
+
+namespace bora::nn {
+namespace {
+
+Tensor loss_scalar(const OpContext& c, const Tensor& prediction) {
+  return c.empty({}, prediction.dtype() == DType::f64 ? DType::f64 : DType::f32);
+}
+
+struct DataLossOp {
+  static constexpr OpInfo info{"data_loss", Precision::full};
+  kernels::DataLossAttributes attributes;
+
+  Tensor forward(OpContext& c, const Tensor& prediction, const Tensor& target,
+                 const Tensor& region) const {
+    BORA_CHECK(prediction.defined() && prediction.rank() >= 2, info.name, ": prediction is ",
+               prediction.shape(), ", wanted (N, ..., K)");
+    Tensor sums = c.empty({prediction.size(0), 2}, DType::f64);
+    kernels::data_loss_sums(c.stream(), attributes, prediction, target, region, sums);
+    Tensor loss = loss_scalar(c, prediction);
+    kernels::data_loss_value(c.stream(), sums, loss);
+    c.save(prediction, target, region, sums);
+    return loss;
+  }
+
+  std::array<Tensor, 3> backward(OpContext& c, const Tensor& dy) const {
+    Tensor dx = c.like(c.saved(0));
+    kernels::data_loss_backward(c.stream(), attributes, c.saved(0), c.saved(1), c.saved(2),
+                                c.saved(3), dy, dx);
+    return {dx, {}, {}};
+  }
+};
+
+struct GradientLossOp {
+  static constexpr OpInfo info{"gradient_loss", Precision::full};
+  kernels::GradientLossForm form;
+
+  Tensor forward(OpContext& c, const Tensor& prediction, const Tensor& target,
+                 const Tensor& region) const {
+    BORA_CHECK(prediction.defined() && prediction.rank() == 5, info.name, ": prediction is ",
+               prediction.shape(), ", wanted (N, D, H, W, K)");
+    Tensor sums = c.empty({prediction.size(0), 3, 4}, DType::f64);
+    kernels::gradient_loss_sums(c.stream(), form, prediction, target, region, sums);
+    Tensor loss = loss_scalar(c, prediction);
+    kernels::gradient_loss_value(c.stream(), form, sums, loss);
+    c.save(prediction, target, region, sums);
+    return loss;
+  }
+
+  std::array<Tensor, 3> backward(OpContext& c, const Tensor& dy) const {
+    Tensor dx = c.like(c.saved(0));
+    kernels::gradient_loss_backward(c.stream(), form, c.saved(0), c.saved(1), c.saved(2),
+                                    c.saved(3), dy, dx);
+    return {dx, {}, {}};
+  }
+};
+
+struct ClassLossOp {
+  static constexpr OpInfo info{"class_loss", Precision::full};
+  kernels::ClassLossAttributes attributes;
+  const char* name;  // of the public function
+
+  Tensor forward(OpContext& c, const Tensor& logits, const Tensor& labels,
+                 const Tensor& region) const {
+    BORA_CHECK(logits.defined() && logits.rank() >= 2 && labels.defined(), name, ": logits are ",
+               logits.shape(), ", labels ", labels.shape(), ", wanted (N, ..., K) and (N, ...)");
+    const DType wide = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    Tensor normaliser = c.empty(labels.shape().append(2), wide);
+    Tensor sums = c.empty({logits.size(0), logits.size(-1), 5}, DType::f64);
+    kernels::class_loss_sums(c.stream(), logits, labels, region, normaliser, sums);
+    if (sums.device().type == DeviceType::cpu) check_labels(sums);
+    Tensor loss = loss_scalar(c, logits);
+    kernels::class_loss_value(c.stream(), attributes, sums, loss);
+    c.save(logits, labels, region, normaliser, sums);
+    return loss;
+  }
+
+  std::array<Tensor, 3> backward(OpContext& c, const Tensor& dy) const {
+    Tensor dx = c.like(c.saved(0));
+    kernels::class_loss_backward(c.stream(), attributes, c.saved(0), c.saved(1), c.saved(2),
+                                 c.saved(3), c.saved(4), dy, dx);
+    return {dx, {}, {}};
+  }
+
+  /// Every counting cell must have been found under a class.  (On a device the loss is NaN
+  /// instead: reading the sums there would stall the step.)
+  void check_labels(const Tensor& sums) const {
+    const int64_t classes = sums.size(1);
+    const double* s = sums.data<double>();
+    for (int64_t n = 0; n < sums.size(0); ++n, s += classes * 5) {
+      double labelled = 0.0;
+      for (int64_t k = 0; k < classes; ++k) labelled += s[k * 5 + 2];
+      BORA_CHECK(labelled == s[4], name, ": ", s[4] - labelled, " labels of sample ", n,
+                 " are not below the number of classes, ", classes);
+    }
+  }
+};
+
+}  // namespace
+
+Tensor data_loss(const Tensor& prediction, const Tensor& target, const Tensor& region,
+                 DataLoss kind, double eps) {
+  BORA_CHECK(kind != DataLoss::charbonnier || eps > 0.0, "data_loss: eps is ", eps, ", wanted > 0");
+  static_assert(static_cast<int>(DataLoss::charbonnier) ==
+                static_cast<int>(kernels::DataLossKind::charbonnier));
+  return apply(DataLossOp{{static_cast<kernels::DataLossKind>(kind), eps}}, prediction,
+               target.detach(), region);
+}
+
+Tensor gradient_loss(const Tensor& prediction, const Tensor& target, const Tensor& region,
+                     GradientLoss form) {
+  static_assert(static_cast<int>(GradientLoss::edge) ==
+                static_cast<int>(kernels::GradientLossForm::edge));
+  return apply(GradientLossOp{static_cast<kernels::GradientLossForm>(form)}, prediction,
+               target.detach(), region);
+}
+
+Tensor dice_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region,
+                          const DiceOptions& options) {
+  return apply(ClassLossOp{{options.cross_entropy_weight, options.dice_weight, options.smooth,
+                            options.include_background},
+                           "dice_cross_entropy"},
+               logits, labels, region);
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region) {
+  return apply(ClassLossOp{{1.0, 0.0, 1e-5, true}, "cross_entropy"}, logits, labels, region);
+}
+
+}  // namespace bora::nn
