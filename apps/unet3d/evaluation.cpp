@@ -78,9 +78,9 @@ std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const dat
 
   // One row of sums for each (case, predictor, region); the ranks fill their own rows and zeros
   // elsewhere, so that joining is exact.
-  constexpr int64_t kFields = static_cast<int64_t>(sizeof(apps::ErrorSums) / sizeof(int64_t));
-  static_assert(std::is_trivially_copyable_v<apps::ErrorSums> &&
-                sizeof(apps::ErrorSums) % sizeof(int64_t) == 0);
+  constexpr int64_t kFields = static_cast<int64_t>(sizeof(kernels::ErrorSums) / sizeof(int64_t));
+  static_assert(std::is_trivially_copyable_v<kernels::ErrorSums> &&
+                sizeof(kernels::ErrorSums) % sizeof(int64_t) == 0);
   const int64_t n = which.size();
   Tensor table =
       Tensor::zeros({n, kPredictors, kRegions, kFields}, DType::i64);  // the structs' bits
@@ -95,10 +95,8 @@ std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const dat
         BORA_CHECK(field.shape() == target.shape(), "case ", sample.name, " has shape ",
                    target.shape(), ", the predictors have ", field.shape());
         for (int r = 0; r < kRegions; ++r) {
-          const Shape flat{target.numel()};
-          const apps::ErrorSums sums =
-              apps::error_sums(field.reshape(flat), target.reshape(flat),
-                               masks[static_cast<size_t>(r)].reshape(flat), hit_threshold);
+          const kernels::ErrorSums sums =
+              case_errors(field, target, masks[static_cast<size_t>(r)], hit_threshold);
           std::memcpy(table.data<int64_t>() + ((i * kPredictors + p) * kRegions + r) * kFields,
                       &sums, sizeof sums);
         }
@@ -116,11 +114,11 @@ std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const dat
                     kRegionNames[static_cast<size_t>(r)],
                     {}};
         for (int64_t c = i < n ? i : 0; c < (i < n ? i + 1 : n); ++c) {
-          apps::ErrorSums sums;
+          kernels::ErrorSums sums;
           std::memcpy(static_cast<void*>(&sums),
                       table.data<int64_t>() + ((c * kPredictors + p) * kRegions + r) * kFields,
                       sizeof sums);
-          score.sums = score.sums.merged(sums);
+          score.sums.add(sums);
         }
         scores.push_back(std::move(score));
       }
@@ -129,11 +127,11 @@ std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const dat
 
 void write_scores(const std::string& path, const std::vector<Score>& scores) {
   data::CsvWriter csv(path, {"case", "predictor", "region", "cells", "mae", "rmse", "relative_l2",
-                             "bias", "mre", "nrmse", "hit_rate", "r2", "max_error"});
+                             "mre", "nrmse", "hit_rate", "r2", "max_error"});
   for (const Score& s : scores)
     csv.row({s.case_name, s.predictor, s.region, static_cast<int64_t>(s.sums.count), s.sums.mae(),
-             s.sums.rmse(), s.sums.relative_l2(), s.sums.bias(), s.sums.mre(), s.sums.nrmse(),
-             s.sums.hit_rate(), s.sums.r2(), s.sums.max_abs});
+             s.sums.rmse(), s.sums.relative_l2(), s.sums.mre(), s.sums.nrmse(), s.sums.hit_rate(),
+             s.sums.r2(), s.sums.max_abs});
   csv.close();
 }
 

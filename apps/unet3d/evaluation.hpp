@@ -16,7 +16,7 @@ struct Score {
   std::string case_name;  ///< "pooled": all cells of all cases
   std::string predictor;  ///< "unet3d" or one of TrivialPredictors::kNames
   std::string region;     ///< one of kRegionNames
-  apps::ErrorSums sums;
+  kernels::ErrorSums sums;
 };
 
 /// Scores every case of `which`, shared among the ranks; all ranks get all rows, in the order case,
@@ -28,7 +28,7 @@ std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const dat
 /// The network's field of one sample in m/s: (X, Y, Z) f32, 0 in buildings.
 Tensor predict_field(TrainedModel& trained, const data::Sample& sample);
 
-/// One row a score; columns: case, predictor, region, cells, mae, rmse, relative_l2, bias, mre,
+/// One row a score; columns: case, predictor, region, cells, mae, rmse, relative_l2, mre,
 /// nrmse, hit_rate, r2, max_error.
 void write_scores(const std::string& path, const std::vector<Score>& scores);
 /// The pooled scores as a table for people.

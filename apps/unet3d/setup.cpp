@@ -35,13 +35,16 @@ nn::Schedule schedule_of(const OptimConfig& c, int64_t total) {
           .cycle_beta1 = c.cycle_beta1};
 }
 
-apps::ErrorSums error_sums(const Tensor& prediction, const Tensor& target, const Tensor& region,
-                           const data::Scaling& scaling, double hit_threshold) {
-  Tensor p = prediction.clone(), t = target.clone();
-  data::denormalise(p, scaling);
-  data::denormalise(t, scaling);
-  const Shape cells{region.numel()};
-  return apps::error_sums(p.reshape(cells), t.reshape(cells), region.reshape(cells), hit_threshold);
+kernels::ErrorSums case_errors(const Tensor& prediction, const Tensor& target, const Tensor& region,
+                               double hit_threshold) {
+  const int64_t cells = target.numel();
+  BORA_CHECK(prediction.numel() == cells && region.numel() == cells, "case_errors: prediction ",
+             prediction.shape(), ", target ", target.shape(), ", region ", region.shape());
+  Tensor row = Tensor::empty({1, kernels::ErrorSums::kNumbers}, DType::f64);
+  kernels::error_sums(target.stream(), {.threshold = hit_threshold, .relative_floor = 0.5},
+                      prediction.reshape({1, cells, 1}), target.reshape({1, cells, 1}),
+                      region.reshape({1, cells}), row);
+  return kernels::ErrorSums::from_row(row.data<double>());
 }
 
 TrainedModel load_trained(const std::string& path) {

@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "apps/common/error_sums.hpp"
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/config.hpp"
 #include "apps/unet3d/model.hpp"
 #include "data/checkpoint.hpp"
+#include "kernels/metrics.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/optim/schedule.hpp"
 #include "nn/parameter_arena.hpp"
@@ -20,10 +20,11 @@ std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels);
 std::unique_ptr<nn::Optimizer> make_optimizer(const OptimConfig& config, nn::ParameterArena& arena);
 nn::Schedule schedule_of(const OptimConfig& config, int64_t total);
 
-/// Sums of the errors in physical units of one sample: prediction and target (N, X, Y, Z, 1) or (X,
-/// Y, Z, 1) f32 normalised by `scaling`; region u8 of as many cells.
-apps::ErrorSums error_sums(const Tensor& prediction, const Tensor& target, const Tensor& region,
-                           const data::Scaling& scaling, double hit_threshold);
+/// Sums of the errors of one case.  prediction, target f32, region u8, all of as many cells, in
+/// m/s; relative errors are taken against at least 0.5 m/s, since calm cells would dominate their
+/// mean.
+kernels::ErrorSums case_errors(const Tensor& prediction, const Tensor& target, const Tensor& region,
+                               double hit_threshold);
 
 /// A network out of a checkpoint, ready to predict.
 struct TrainedModel {

@@ -31,6 +31,14 @@ std::string brief(double value) {
   return out.str();
 }
 
+/// Of a batch of one, in m/s.
+kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& batch) {
+  Tensor p = prediction.detach().clone(), t = batch.target.clone();
+  data::denormalise(p, batch.scalings.at(0));
+  data::denormalise(t, batch.scalings.at(0));
+  return case_errors(p, t, batch.region, 0.5);
+}
+
 }  // namespace
 
 Trainer::Trainer(const Config& config, Collective& ranks)
@@ -269,11 +277,10 @@ bool Trainer::validate() {
       const Tensor prediction = model_->forward(batch.input);
       const Loss loss = compute_loss(config_.loss, prediction, batch.target, batch.region);
       for (const auto& [name, value] : loss.parts) sums.add(name, value);
-      const apps::ErrorSums e =
-          error_sums(prediction, batch.target, batch.region, batch.scalings[0], 0.5);
+      const kernels::ErrorSums e = physical_errors(prediction, batch);
       if (e.count > 0) {
-        sums.add("absolute_error", e.sum_abs, static_cast<double>(e.count));
-        sums.add("squared_error", e.sum_squared, static_cast<double>(e.count));
+        sums.add("absolute_error", e.abs, e.count);
+        sums.add("squared_error", e.square, e.count);
       }
     }
   });
