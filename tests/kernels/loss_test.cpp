@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses and error sums below the tape: closed forms, masks, large sums.  Features 93, 110, 112,
+// 113.  (Values and gradients on random data: tests/nn/loss_cases.cpp.)
+#include "kernels/loss.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "kernels/metrics.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace bora::kernels {
+namespace {
+
+using test::differences;
+using test::make_tensor;
+using test::normal_values;
+using test::values_of;
+
+const Stream kStream = current_stream(cpu());
+
+double value_of(const DataLossAttributes& a, const Tensor& p, const Tensor& t, const Tensor& region,
+                Tensor* gradient = nullptr) {
+  Tensor sums = Tensor::empty({p.size(0), 2}, DType::f64);
+  data_loss_sums(kStream, a, p, t, region, sums);
+  Tensor loss = Tensor::empty({}, DType::f32);
+  data_loss_value(kStream, sums, loss);
+  if (gradient) {
+    *gradient = Tensor::empty(p.shape(), p.dtype());
+    data_loss_backward(kStream, a, p, t, region, sums, Tensor::full({}, 1.0, DType::f32),
+                       *gradient);
+  }
+  return loss.item();
+}
+
+double value_of(GradientLossForm form, const Tensor& p, const Tensor& t, const Tensor& region,
+                Tensor* gradient = nullptr) {
+  Tensor sums = Tensor::empty({p.size(0), 3, 4}, DType::f64);
+  gradient_loss_sums(kStream, form, p, t, region, sums);
+  Tensor loss = Tensor::empty({}, DType::f32);
+  gradient_loss_value(kStream, form, sums, loss);
+  if (gradient) {
+    *gradient = Tensor::empty(p.shape(), p.dtype());
+    gradient_loss_backward(kStream, form, p, t, region, sums, Tensor::full({}, 1.0, DType::f32),
+                           *gradient);
+  }
+  return loss.item();
+}
+
+double value_of(const ClassLossAttributes& a, const Tensor& logits, const Tensor& labels,
+                const Tensor& region) {
+  Tensor normaliser = Tensor::empty(labels.shape().append(2), DType::f32);
+  Tensor sums = Tensor::empty({logits.size(0), logits.size(-1), 5}, DType::f64);
+  class_loss_sums(kStream, logits, labels, region, normaliser, sums);
+  Tensor loss = Tensor::empty({}, DType::f32);
+  class_loss_value(kStream, a, sums, loss);
+  return loss.item();
+}
+
+/// A (1, d, h, w, 1) field from a function of the cell.
+template <class F>
+Tensor field(int64_t d, int64_t h, int64_t w, F&& f, DType type = DType::f32) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < d; ++i)
+    for (int64_t j = 0; j < h; ++j)
+      for (int64_t k = 0; k < w; ++k)
+        values.push_back(f(static_cast<double>(i), static_cast<double>(j), static_cast<double>(k)));
+  return make_tensor({1, d, h, w, 1}, values, type);
+}
+
+TEST(DataLoss, ConstantErrorGivesTheClosedForm) {
+  const Tensor t = field(3, 4, 5, [](double d, double h, double w) { return d + 2 * h - w; });
+  const Tensor p = field(3, 4, 5, [](double d, double h, double w) { return d + 2 * h - w - 0.5; });
+  Tensor g;
+  EXPECT_FLOAT_EQ(0.25f, static_cast<float>(value_of({DataLossKind::mse}, p, t, {}, &g)));
+  EXPECT_EQ("", differences(values_of(g), std::vector<double>(60, -1.0 / 60), 1e-9));
+  EXPECT_FLOAT_EQ(0.5f, static_cast<float>(value_of({DataLossKind::mae}, p, t, {}, &g)));
+  EXPECT_EQ("", differences(values_of(g), std::vector<double>(60, -1.0 / 60), 1e-9));
+  const double root = std::sqrt(0.25 + 0.01 * 0.01);
+  EXPECT_FLOAT_EQ(static_cast<float>(root),
+                  static_cast<float>(value_of({DataLossKind::charbonnier, 0.01}, p, t, {}, &g)));
+  EXPECT_EQ("", differences(values_of(g), std::vector<double>(60, -0.5 / root / 60), 1e-9));
+}
+
+TEST(DataLoss, NoErrorGivesEpsAndNoGradient) {
+  const Tensor t = field(2, 3, 4, [](double d, double h, double w) { return d * h * w; });
+  Tensor g;
+  EXPECT_FLOAT_EQ(1e-3f, static_cast<float>(value_of(DataLossAttributes{}, t, t, {}, &g)));
+  EXPECT_EQ("", differences(values_of(g), std::vector<double>(24, 0.0), 0));
+  EXPECT_EQ(0.0, value_of({DataLossKind::mae}, t, t, {}, &g));
+  EXPECT_EQ("", differences(values_of(g), std::vector<double>(24, 0.0), 0));
+}
+
+// Feature 93: padded and building cells never enter, whatever stands there.
+TEST(Losses, NaNOutsideTheRegionDoesNoHarm) {
+  std::vector<double> p = normal_values(2 * 4 * 5 * 6, 1), t = normal_values(2 * 4 * 5 * 6, 2);
+  std::vector<double> clean_p = p, clean_t = t;
+  Tensor region = Tensor::full({2, 4, 5, 6}, 1.0, DType::u8);
+  for (size_t i = 0; i < p.size(); i += 3) {
+    region.data<uint8_t>()[i] = 0;
+    p[i] = i % 2 ? NAN : HUGE_VAL;
+    t[i] = NAN;
+    clean_p[i] = clean_t[i] = 0;
+  }
+  const Shape s{2, 4, 5, 6, 1};
+  const auto narrow = [&](const std::vector<double>& v) { return make_tensor(s, v, DType::f32); };
+  const auto check = [&](const auto& what) {
+    Tensor g, clean_g;
+    const double got = value_of(what, narrow(p), narrow(t), region, &g);
+    EXPECT_TRUE(std::isfinite(got));
+    EXPECT_EQ(value_of(what, narrow(clean_p), narrow(clean_t), region, &clean_g), got);
+    EXPECT_EQ("", differences(values_of(g), values_of(clean_g), 0));
+    for (size_t i = 0; i < p.size(); i += 3) EXPECT_EQ(0.0, values_of(g)[i]);
+  };
+  for (const auto kind : {DataLossKind::mse, DataLossKind::mae, DataLossKind::charbonnier})
+    check(DataLossAttributes{kind});
+  for (const auto form :
+       {GradientLossForm::plain, GradientLossForm::inverse, GradientLossForm::edge})
+    check(form);
+}
+
+TEST(Losses, NaNInsideTheRegionIsSeen) {
+  std::vector<double> p = normal_values(60, 3);
+  const Tensor t = make_tensor({1, 3, 4, 5, 1}, p, DType::f32);
+  p[17] = NAN;
+  const Tensor bad = make_tensor({1, 3, 4, 5, 1}, p, DType::f32);
+  EXPECT_TRUE(std::isnan(value_of(DataLossAttributes{}, bad, t, {})));
+  Tensor g;
+  EXPECT_TRUE(std::isnan(value_of(GradientLossForm::plain, bad, t, {}, &g)));
+  EXPECT_TRUE(std::isnan(values_of(g)[17]));
+}
+
+TEST(Losses, SamplesCountEquallyAndAnEmptyOneAddsNothing) {
+  const Shape s{3, 2, 2, 2, 1};
+  const Tensor t = Tensor::zeros(s, DType::f32);
+  std::vector<double> values(24, 0.0);
+  for (size_t i = 0; i < 8; ++i) values[i] = 3.0;      // sample 0, 2 cells of it count
+  for (size_t i = 8; i < 16; ++i) values[i] = 1.0;     // sample 1, all count
+  for (size_t i = 16; i < 24; ++i) values[i] = 100.0;  // sample 2, none counts
+  const Tensor p = make_tensor(s, values, DType::f32);
+  Tensor region = Tensor::zeros({3, 2, 2, 2}, DType::u8);
+  for (int64_t i : {1, 6, 8, 9, 10, 11, 12, 13, 14, 15}) region.data<uint8_t>()[i] = 1;
+  Tensor g;
+  EXPECT_FLOAT_EQ(4.0f / 3.0f, static_cast<float>(value_of({DataLossKind::mae}, p, t, region, &g)));
+  std::vector<double> wanted(24, 0.0);
+  wanted[1] = wanted[6] = 1.0 / 3 / 2;
+  for (size_t i = 8; i < 16; ++i) wanted[i] = 1.0 / 3 / 8;
+  EXPECT_EQ("", differences(values_of(g), wanted, 1e-8));
+  // Three "ranks" with a sample each: the mean of their losses is the same.
+  double mean = 0;
+  for (int64_t n = 0; n < 3; ++n)
+    mean +=
+        value_of({DataLossKind::mae}, p.rows(n, n + 1), t.rows(n, n + 1), region.rows(n, n + 1)) /
+        3;
+  EXPECT_NEAR(4.0 / 3.0, mean, 1e-6);
+}
+
+TEST(Losses, NoRegionAtAllGivesZero) {
+  const Tensor p = field(3, 3, 3, [](double d, double, double) { return d; });
+  const Tensor t = Tensor::zeros(p.shape(), DType::f32);
+  const Tensor none = Tensor::zeros({1, 3, 3, 3}, DType::u8);
+  Tensor g;
+  EXPECT_EQ(0.0, value_of(DataLossAttributes{}, p, t, none, &g));
+  EXPECT_EQ("", differences(values_of(g), std::vector<double>(27, 0.0), 0));
+  EXPECT_EQ(0.0, value_of(GradientLossForm::edge, p, t, none, &g));
+  EXPECT_EQ("", differences(values_of(g), std::vector<double>(27, 0.0), 0));
+}
+
+// Feature 110: ramps have constant differences along each axis.
+TEST(GradientLoss, RampsGiveTheClosedForm) {
+  const Tensor t = field(4, 3, 5, [](double d, double h, double w) { return d - 2 * h + 4 * w; });
+  const Tensor p = field(4, 3, 5, [](double d, double h, double w) { return 4 * d + 5 * w - h; });
+  // |D p - D t| is 3, 1, 1.
+  EXPECT_FLOAT_EQ(5.0f / 3, static_cast<float>(value_of(GradientLossForm::plain, p, t, {})));
+  const double inverse = (3 / 1.001 + 1 / 2.001 + 1 / 4.001) / 3;
+  EXPECT_FLOAT_EQ(static_cast<float>(inverse),
+                  static_cast<float>(value_of(GradientLossForm::inverse, p, t, {})));
+  // Equal slopes have equal weights, so the edge form is the plain one.
+  EXPECT_FLOAT_EQ(5.0f / 3, static_cast<float>(value_of(GradientLossForm::edge, p, t, {})));
+}
+
+// One line of cells: slopes 0, 0, 6 have mean 2, weights 0.5, 0.5, 2; mean weight 1.
+TEST(GradientLoss, EdgeFormWeighsSteepPlacesMore) {
+  const Tensor t = make_tensor({1, 1, 1, 4, 1}, {1, 1, 1, 7}, DType::f32);
+  const Tensor flat_wrong = make_tensor({1, 1, 1, 4, 1}, {1, 2, 2, 8}, DType::f32);
+  const Tensor steep_wrong = make_tensor({1, 1, 1, 4, 1}, {1, 1, 1, 8}, DType::f32);
+  EXPECT_FLOAT_EQ(0.5f / 3 / 3,
+                  static_cast<float>(value_of(GradientLossForm::edge, flat_wrong, t, {})));
+  EXPECT_FLOAT_EQ(2.0f / 3 / 3,
+                  static_cast<float>(value_of(GradientLossForm::edge, steep_wrong, t, {})));
+  EXPECT_FLOAT_EQ(1.0f / 3 / 3,
+                  static_cast<float>(value_of(GradientLossForm::plain, steep_wrong, t, {})));
+}
+
+TEST(GradientLoss, GradientIsThatOfOneDifference) {
+  const Tensor t = make_tensor({1, 1, 2, 1, 1}, {0, 0}, DType::f32);
+  const Tensor p = make_tensor({1, 1, 2, 1, 1}, {1, 3}, DType::f32);
+  Tensor g;
+  EXPECT_FLOAT_EQ(2.0f / 3, static_cast<float>(value_of(GradientLossForm::plain, p, t, {}, &g)));
+  EXPECT_EQ("", differences(values_of(g), {-1.0 / 3, 1.0 / 3}, 1e-7));
+}
+
+// cases.md "AMP loss": a plain f16 sum passes 65504.
+TEST(Losses, F16SumsBeyond65504AreFine) {
+  const int64_t n = 512;
+  const Tensor ones = Tensor::full({1, 1, n, n, 1}, 1.0, DType::f16);
+  const Tensor twos = Tensor::full({1, 1, n, n, 1}, 3.0, DType::f16);
+  EXPECT_EQ(4.0, value_of({DataLossKind::mse}, twos, ones, {}));
+  EXPECT_EQ(0.0, value_of(GradientLossForm::plain, twos, ones, {}));
+  // All cells are class 1 and predicted so: Dice and cross-entropy are 0 (class 0 is absent).
+  std::vector<double> logits;
+  for (int64_t i = 0; i < n * n; ++i) logits.insert(logits.end(), {-40.0, 40.0});
+  const Tensor l = make_tensor({1, 1, n, n, 2}, logits, DType::f16);
+  const Tensor labels = Tensor::full({1, 1, n, n}, 1.0, DType::u8);
+  EXPECT_NEAR(0.0, value_of(ClassLossAttributes{1.0, 1.0}, l, labels, {}), 1e-6);
+}
+
+TEST(ClassLoss, UniformLogitsGiveTheClosedForm) {
+  // p = 1/3 everywhere; 6 cells of class 0, 2 of class 1, none of class 2.
+  const Tensor logits = Tensor::full({1, 2, 2, 2, 3}, 7.0, DType::f32);
+  const Tensor labels =
+      Tensor::from<uint8_t>({1, 2, 2, 2}, std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 1});
+  EXPECT_NEAR(std::log(3.0), value_of(ClassLossAttributes{}, logits, labels, {}), 1e-6);
+  const double s = 1e-5, p = 8.0 / 3;
+  const double score =
+      ((2 * 2.0 + s) / (p + 6 + s) + (4.0 / 3 + s) / (p + 2 + s) + s / (p + s)) / 3;
+  EXPECT_NEAR(1 - score, value_of(ClassLossAttributes{0.0, 1.0}, logits, labels, {}), 1e-6);
+}
+
+TEST(ClassLoss, LargeLogitsStayFinite) {
+  std::vector<double> values{3e4, -3e4, 1e4, 3e4 - 1, -6e4, 6e4};
+  const Tensor logits = make_tensor({1, 1, 1, 2, 3}, values, DType::f32);
+  const Tensor labels = Tensor::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{0, 1});
+  // Cell 0 is certain; cell 1 is certain of another class, 12e4 away.
+  EXPECT_NEAR(6e4, value_of(ClassLossAttributes{}, logits, labels, {}), 1e-2);
+}
+
+TEST(ClassLoss, LabelThatIsNoClassGivesNaN) {
+  const Tensor logits = Tensor::zeros({1, 1, 1, 2, 3}, DType::f32);
+  const Tensor labels = Tensor::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{0, 255});
+  EXPECT_TRUE(std::isnan(value_of(ClassLossAttributes{}, logits, labels, {})));
+  const Tensor region = Tensor::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{1, 0});
+  EXPECT_NEAR(std::log(3.0), value_of(ClassLossAttributes{}, logits, labels, region), 1e-6);
+}
+
+TEST(Losses, RefuseWrongArguments) {
+  const Tensor p = Tensor::zeros({1, 2, 3, 4, 1}, DType::f32);
+  Tensor sums = Tensor::empty({1, 2}, DType::f64);
+  const auto run = [&](const Tensor& t, const Tensor& region) {
+    data_loss_sums(kStream, {}, p, t, region, sums);
+  };
+  EXPECT_NO_THROW(run(p, {}));
+  EXPECT_THROW(run(Tensor::zeros({1, 2, 3, 4, 2}, DType::f32), {}), Error);
+  EXPECT_THROW(run(p.to(DType::f64), {}), Error);
+  EXPECT_THROW(run(p, Tensor::zeros({1, 2, 3, 5}, DType::u8)), Error);
+  EXPECT_THROW(run(p, Tensor::zeros({1, 2, 3, 4}, DType::f32)), Error);
+}
+
+/// tests/reference/data/metrics.txt, made by tests/reference/make_metrics_reference.py with numpy.
+struct Reference {
+  std::vector<double> prediction, target, region;
+  std::map<std::string, double> values;
+
+  Reference() {
+    std::ifstream file("tests/reference/data/metrics.txt");
+    std::string line;
+    while (std::getline(file, line)) {
+      std::istringstream words(line);
+      std::string first, p, t, r;
+      words >> first >> p >> t >> r;
+      if (r.empty()) {
+        values[first] = std::stod(p);
+        continue;
+      }
+      prediction.push_back(std::stod(p));
+      target.push_back(std::stod(t));
+      region.push_back(std::stod(r));
+    }
+  }
+};
+
+void expect_metrics(const Reference& reference, const std::string& suffix, const ErrorSums& s) {
+  const auto near = [&](const char* name, double got) {
+    const double want = reference.values.at(name + suffix);
+    EXPECT_NEAR(want, got, 1e-12 * std::max(1.0, std::abs(want))) << name << suffix;
+  };
+  near("count", s.count);
+  near("mae", s.mae());
+  near("rmse", s.rmse());
+  near("mre", s.mre());
+  near("nrmse", s.nrmse());
+  near("hit_rate", s.hit_rate());
+  near("r2", s.r2());
+  near("relative_l2", s.relative_l2());
+  near("max_abs", s.max_abs);
+}
+
+// Features 112 and 113: each sample, and the samples joined, against numpy.
+TEST(ErrorSums, MatchNumpyOnMaskedCells) {
+  const Reference reference;
+  ASSERT_EQ(180u, reference.prediction.size()) << "run from the repository's root";
+  const Shape s{3, 4, 5, 3, 1};
+  Tensor rows = Tensor::empty({3, ErrorSums::kNumbers}, DType::f64);
+  error_sums(kStream, {0.25, 0.5}, make_tensor(s, reference.prediction, DType::f32),
+             make_tensor(s, reference.target, DType::f32),
+             make_tensor({3, 4, 5, 3}, reference.region, DType::u8), rows);
+  ErrorSums pooled;
+  for (int64_t n = 0; n < 3; ++n) {
+    const ErrorSums one = ErrorSums::from_row(rows.data<double>() + n * ErrorSums::kNumbers);
+    if (n < 2) expect_metrics(reference, n == 0 ? ".0" : ".1", one);
+    pooled.add(one);  // the third is empty
+  }
+  expect_metrics(reference, "", pooled);
+}
+
+TEST(ErrorSums, NothingCountedIsNaNNotZero) {
+  const ErrorSums none;
+  for (const double v : {none.mae(), none.rmse(), none.mre(), none.nrmse(), none.hit_rate(),
+                         none.r2(), none.relative_l2()})
+    EXPECT_TRUE(std::isnan(v));
+}
+
+TEST(ErrorSums, BadValueInTheRegionIsSeen) {
+  std::vector<double> values(10, 1.0);
+  values[4] = NAN;
+  const Tensor t = Tensor::full({1, 10, 1}, 1.0, DType::f32);
+  Tensor rows = Tensor::empty({1, ErrorSums::kNumbers}, DType::f64);
+  error_sums(kStream, {}, make_tensor({1, 10, 1}, values, DType::f32), t, {}, rows);
+  const ErrorSums s = ErrorSums::from_row(rows.data<double>());
+  EXPECT_TRUE(std::isnan(s.mae()));
+  EXPECT_TRUE(std::isnan(s.max_abs));
+}
+
+}  // namespace
+}  // namespace bora::kernels
