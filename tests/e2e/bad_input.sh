@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Bad input ends with one clear message and exit code 2 (usage) or 1 (failure), on all ranks, within seconds.
+# shellcheck source=tests/e2e/common.sh
 source "$(dirname "$0")/common.sh"
 unet3d=$bin/unet3d
 two=(mpirun -n 2 "$unet3d")

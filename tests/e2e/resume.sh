@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Stopped and resumed gives the same bits as the straight run (feature 141): stopped inside an epoch and between epochs, with 1 and
 # 2 ranks, for any number of loader threads (feature 75).
+# shellcheck source=tests/e2e/common.sh
 source "$(dirname "$0")/common.sh"
 
 train() {  # train RANKS DIR ARGS...

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Train, evaluate, predict on real cases with the real program (features 18, 47, 111-116, 135-139, 147, 148).
+# shellcheck source=tests/e2e/common.sh
 source "$(dirname "$0")/common.sh"
 run=$work/run
 

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Validation is shared among the ranks and gives one rank's numbers (feature 136); best, last and periodic checkpoints (138); early
+# stopping ends all ranks in the same epoch (146).
+# shellcheck source=tests/e2e/common.sh
+source "$(dirname "$0")/common.sh"
+
+field() { sed -n "s/.*\"kind\":\"validation\".*\"$2\":\([0-9.eE+-]*\).*/\1/p" "$1/metrics.jsonl"; }
+
+# The same weights scored by 1, 2 and 4 ranks (more ranks than some shares have cases): learning rate 0 leaves them as they start.
+for n in 1 2 4; do
+  mpirun -n $n "$bin/unet3d" train --data.root="$data" "${settings[@]/--optim.lr=3e-3/--optim.lr=0}" --train.epochs=1 \
+    --output.dir="$work/n$n" 2>"$work/log" || { cat "$work/log" >&2; fail "$n ranks"; }
+done
+for key in loss mae_m_s rmse_m_s; do
+  for n in 2 4; do
+    awk -v a="$(field "$work/n1" $key)" -v b="$(field "$work/n$n" $key)" \
+      'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-6 * a) }' || fail "$key differs on $n ranks"
+  done
+done
+
+# No better loss for 2 epochs (the rate is 0): the run ends after epoch 3 of 50 on both ranks, and best.h5 is that of epoch 1.
+mpirun -n 2 "$bin/unet3d" train --data.root="$data" "${settings[@]/--optim.lr=3e-3/--optim.lr=0}" --train.epochs=50 \
+  --train.patience=2 --output.dir="$work/early" 2>"$work/log" || { cat "$work/log" >&2; fail "early stopping"; }
+[ "$(field "$work/early" epoch | tail -n 1)" -eq 3 ] || fail "stopped after epoch $(field "$work/early" epoch | tail -n 1)"
+grep -q "no better validation loss" "$work/log" || fail "the reason is not told"
+# It has ended: resuming trains no further.
+mpirun -n 2 "$bin/unet3d" train --data.root="$data" "${settings[@]/--optim.lr=3e-3/--optim.lr=0}" --train.epochs=50 \
+  --train.patience=2 --output.dir="$work/early" --resume 2>"$work/log" || fail "resuming an ended run"
+[ "$(field "$work/early" epoch | tail -n 1)" -eq 3 ] || fail "an ended run went on"
+
+# Periodic saves inside an epoch: last.h5 is there when the run is killed before the epoch's end.
+(
+  mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=200 --train.patience=0 --output.dir="$work/periodic" \
+    --output.checkpoint_updates=1 2>"$work/log2" &
+  pid=$!
+  for _ in $(seq 200); do [ -s "$work/periodic/last.prev.h5" ] && break; sleep 0.1; done
+  kill -KILL $pid
+  wait $pid 2>/dev/null
+) || true
+[ -s "$work/periodic/last.h5" ] || fail "no periodic checkpoint"
+pkill -f "$work/periodic" || true
+sleep 1
+mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=200 --train.patience=0 --output.dir="$work/periodic" \
+  --train.max_updates=1 --resume 2>"$work/log" || { cat "$work/log" >&2; fail "resuming after a kill"; }
+grep -q "resumed from" "$work/log" || { cat "$work/log" >&2; fail "did not resume after a kill"; }
+for f in best.h5 last.h5; do [ -s "$work/n2/$f" ] || fail "$f is missing"; done
+echo "validation: all as it should be"
