@@ -131,7 +131,9 @@ int64_t weight_piece_count(const ConvProblem& p) {
   const double positions = static_cast<double>(p.n) * static_cast<double>(p.out[0]) *
                            static_cast<double>(p.out[1]) * static_cast<double>(p.out[2]);
   const int64_t by_positions = std::max<int64_t>(1, std::llround(positions / kPositions));
-  return std::min(std::min<int64_t>(by_positions, piece_count(p)), int64_t{16});
+  // Thick enough that the halo stays a part, and a window lies inside (see has_inner_window).
+  const int64_t by_planes = std::max<int64_t>(1, p.n * p.out[0] / p.reach(0));
+  return std::min({by_positions, by_planes, piece_count(p), int64_t{16}});
 }
 
 }  // namespace bora::kernels::cpu

@@ -129,7 +129,7 @@ ConvPlan make_plan(ConvDirection direction, DType type, bool bias, const ConvPro
   constexpr size_t kLines = 4096;  // a process that meets ever new shapes must not grow for it
   const bool fresh = log.lines.size() < kLines && log.lines.insert(line).second;
   if (plan.unusable && fresh)
-    log_warn("conv3d: oneDNN has no fast kernel for ", line, "; slow loops are used");
+    log_warn("conv3d: oneDNN has no fast kernel for ", line, "; a slower way is taken");
   return plan;
 }
 

@@ -92,7 +92,7 @@ TEST(Conv3dBf16, NativeKernelsMatchReferenceToo) {
   if ((static_cast<int>(dnnl::get_effective_cpu_isa()) & kAvx512) != kAvx512)
     GTEST_SKIP() << "this processor has no AVX-512";
   kernels::cpu::set_bf16_path(kernels::cpu::Bf16Path::native);
-  for (uint64_t seed = 1000; seed < 1060; ++seed)
+  for (uint64_t seed = 1000; seed < 1100; ++seed)
     if (const std::optional<ConvCase> c = random_case(seed)) {
       EXPECT_EQ("", check_conv(*c, DType::bf16, seed)) << "seed " << seed << ": " << *c;
     }
