@@ -94,6 +94,42 @@ struct RareActivationAt {
   }
 };
 
+/// Any kind, chosen at run time: for code that is not made once a kind.
+struct AnyActivationAt {
+  static constexpr bool kNeedsZ = true;
+  FusedActivation activation;
+  template <class A>
+  BORA_HD A value(A z) const {
+    switch (activation.kind) {
+      case ActivationKind::identity:
+        return IdentityAt{}.value(z);
+      case ActivationKind::relu:
+        return ReluAt{}.value(z);
+      case ActivationKind::leaky_relu:
+        return LeakyReluAt{activation.slope}.value(z);
+      case ActivationKind::silu:
+        return SiluAt{}.value(z);
+      default:
+        return RareActivationAt{activation.kind}.value(z);
+    }
+  }
+  template <class A>
+  BORA_HD A derivative(A z) const {
+    switch (activation.kind) {
+      case ActivationKind::identity:
+        return IdentityAt{}.derivative(z);
+      case ActivationKind::relu:
+        return ReluAt{}.derivative(z);
+      case ActivationKind::leaky_relu:
+        return LeakyReluAt{activation.slope}.derivative(z);
+      case ActivationKind::silu:
+        return SiluAt{}.derivative(z);
+      default:
+        return RareActivationAt{activation.kind}.derivative(z);
+    }
+  }
+};
+
 /// Calls f with the functor of `activation`.
 template <class F>
 decltype(auto) dispatch_activation(const FusedActivation& activation, F&& f) {

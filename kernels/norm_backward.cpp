@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward of norms: pass 1 reads dy and x and sums, pass 2 writes dx.
-#include "kernels/for_each.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
+#include "kernels/norm_element.hpp"
+#include "kernels/norm_generic.hpp"
 #include "kernels/norm_lanes.hpp"
-#include "kernels/reduce.hpp"
 
 namespace bora::kernels {
 namespace {
-
-/// dz of one element; `centred` is x - mean.
-template <class T, class Act>
-BORA_HD inline acc_t<T> dz_at(const Act& act, T dy, acc_t<T> centred, acc_t<T> scale,
-                              acc_t<T> shift, acc_t<T> residual) {
-  using A = acc_t<T>;
-  if constexpr (Act::kNeedsZ)
-    return static_cast<A>(dy) * act.derivative(centred * scale + shift + residual);
-  else
-    return static_cast<A>(dy);
-}
 
 template <class T, bool kResidual, bool kStore, class Act>
 void sums_run(const T* x, const T* residual, const T* dy, T* dz, int64_t n,
@@ -142,73 +131,6 @@ void apply_cpu(const NormShape& shape, const Act& act, const NormInput& in, cons
   });
 }
 
-/// Pass 1 on CUDA.
-template <class T, class Act>
-struct SumsOfChannel {
-  using Element = acc_t<T>;
-  static constexpr int kWidth = 2;
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
-  using State = Lanes<Element, kWidth>;
-  NormFactors<T> f;
-  const T* x;
-  const T* residual;
-  const T* dy;
-  T* dz;
-  double* sums;
-  Act act;
-
-  BORA_HD State identity() const { return {{0, 0}}; }
-  BORA_HD void add(State& s, int64_t outer, int64_t offset, int64_t column) const {
-    const auto k = f.of(outer, column);
-    const Element centred = load(x[offset]) - k.mean;
-    const Element r = residual ? load(residual[offset]) : Element(0);
-    const Element g = dz_at<T>(act, dy[offset], centred, k.scale, k.shift, r);
-    if (dz) dz[offset] = static_cast<T>(g);
-    s.v[0] += g;
-    s.v[1] += g * centred;
-  }
-  BORA_HD void merge(State& a, const State& b) const {
-    a.v[0] += b.v[0];
-    a.v[1] += b.v[1];
-  }
-  BORA_HD void store(int64_t outer, int64_t column, const State& s) const {
-    const auto k = f.of(outer, column);
-    double* const row = sums + outer * 2 * f.n_channels;
-    const auto d = static_cast<double>(s.v[0]), d_centred = static_cast<double>(s.v[1]);
-    row[column] = d;
-    row[f.n_channels + column] =
-        (d_centred - static_cast<double>(k.low) * d) * static_cast<double>(k.rstd);
-  }
-};
-
-/// Pass 2 on CUDA, one element.
-template <class T, class Act>
-struct ApplyElement {
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
-  NormFactors<T> f;
-  const T* x;
-  const T* residual;
-  const T* dy;
-  const acc_t<T>* coefficients;
-  T* dx;
-  Act act;
-
-  BORA_HD void operator()(int64_t i) const {
-    const int64_t n = i / f.sample_elements, c = i % f.n_channels;
-    const auto k = f.of(n, c);
-    const acc_t<T> centred = load(x[i]) - k.mean;
-    const acc_t<T> r = residual ? load(residual[i]) : acc_t<T>(0);
-    const acc_t<T> g = dz_at<T>(act, dy[i], centred, k.scale, k.shift, r);
-    const acc_t<T>* const q = coefficients + (n * f.groups + c / f.per_group) * 2;
-    dx[i] = static_cast<T>(g * k.scale + (centred * q[0] + q[1]));
-  }
-};
-
-template <class T>
-const T* pointer_or_null(const Tensor& t) {
-  return t.defined() ? t.data<T>() : nullptr;
-}
-
 }  // namespace
 
 void norm_backward_sums(Stream stream, const NormShape& shape, const FusedActivation& activation,
@@ -218,15 +140,11 @@ void norm_backward_sums(Stream stream, const NormShape& shape, const FusedActiva
   check_norm_like(kOp, in.x, dy, "dy");
   check_norm_tensor(kOp, sums, {shape.samples, 2 * shape.channels}, DType::f64, "sums");
   if (dz.defined()) check_norm_like(kOp, in.x, dz, "dz");
+  if (stream.device.type != DeviceType::cpu)
+    return generic::norm_backward_sums(stream, shape, activation, in, dy, sums, dz);
   dispatch_float(in.x.dtype(), kOp, [&]<class T>() {
     dispatch_activation(activation, [&](auto act) {
       const bool residual = in.residual.defined();
-      if (stream.device.type != DeviceType::cpu)
-        return reduce_columns(
-            stream, shape.samples, shape.rows, shape.channels,
-            SumsOfChannel<T, decltype(act)>{
-                NormFactors<T>(shape, in), in.x.data<T>(), pointer_or_null<T>(in.residual),
-                dy.data<T>(), dz.defined() ? dz.data<T>() : nullptr, sums.data<double>(), act});
       if (residual && dz.defined()) return sums_cpu<T, true, true>(shape, act, in, dy, sums, dz);
       if (residual) return sums_cpu<T, true, false>(shape, act, in, dy, sums, dz);
       if (dz.defined()) return sums_cpu<T, false, true>(shape, act, in, dy, sums, dz);
@@ -244,19 +162,12 @@ void norm_backward_apply(Stream stream, const NormShape& shape, const FusedActiv
   check_norm_tensor(kOp, coefficients, {shape.samples, shape.groups, 2}, norm_parameter_type(in.x),
                     "coefficients");
   check_norm_like(kOp, in.x, dx, "dx");
+  if (stream.device.type != DeviceType::cpu)
+    return generic::norm_backward_apply(stream, shape, activation, in, dy, dz, coefficients, dx);
   dispatch_float(in.x.dtype(), kOp, [&]<class T>() {
-    const bool on_cpu = stream.device.type == DeviceType::cpu;
-    if (on_cpu && dz.defined())
-      return apply_cpu<T, true>(shape, IdentityAt{}, in, dy, dz, coefficients, dx);
-    // With dz at hand there is no derivative left to take.
-    const FusedActivation rest = dz.defined() ? FusedActivation{} : activation;
-    dispatch_activation(rest, [&](auto act) {
-      if (on_cpu) return apply_cpu<T, false>(shape, act, in, dy, dz, coefficients, dx);
-      for_each(stream, shape.numel(),
-               ApplyElement<T, decltype(act)>{NormFactors<T>(shape, in), in.x.data<T>(),
-                                              pointer_or_null<T>(in.residual),
-                                              (dz.defined() ? dz : dy).template data<T>(),
-                                              coefficients.data<acc_t<T>>(), dx.data<T>(), act});
+    if (dz.defined()) return apply_cpu<T, true>(shape, IdentityAt{}, in, dy, dz, coefficients, dx);
+    dispatch_activation(activation, [&](auto act) {
+      apply_cpu<T, false>(shape, act, in, dy, dz, coefficients, dx);
     });
   });
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = act((x - mean) rstd gamma + beta + residual).
-#include "kernels/for_each.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
+#include "kernels/norm_generic.hpp"
 #include "kernels/norm_lanes.hpp"
 
 namespace bora::kernels {
@@ -47,38 +47,16 @@ void forward_cpu(const NormShape& shape, const Act& act, const NormInput& in, Te
   });
 }
 
-/// One element, for CUDA.
-template <class T, class Act>
-struct ForwardElement {
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
-  NormFactors<T> f;
-  const T* x;
-  const T* residual;
-  T* y;
-  Act act;
-
-  BORA_HD void operator()(int64_t i) const {
-    const auto k = f.at(i);
-    acc_t<T> z = (load(x[i]) - k.mean) * k.scale + k.shift;
-    if (residual) z += load(residual[i]);
-    y[i] = static_cast<T>(act.value(z));
-  }
-};
-
 }  // namespace
 
 void norm_forward(Stream stream, const NormShape& shape, const FusedActivation& activation,
                   const NormInput& in, Tensor& y) {
   check_norm("norm_forward", shape, in);
   check_norm_like("norm_forward", in.x, y, "y");
+  if (stream.device.type != DeviceType::cpu)
+    return generic::norm_forward(stream, shape, activation, in, y);
   dispatch_float(in.x.dtype(), "norm_forward", [&]<class T>() {
-    dispatch_activation(activation, [&](auto act) {
-      if (stream.device.type == DeviceType::cpu) return forward_cpu<T>(shape, act, in, y);
-      for_each(stream, shape.numel(),
-               ForwardElement<T, decltype(act)>{
-                   NormFactors<T>(shape, in), in.x.data<T>(),
-                   in.residual.defined() ? in.residual.data<T>() : nullptr, y.data<T>(), act});
-    });
+    dispatch_activation(activation, [&](auto act) { forward_cpu<T>(shape, act, in, y); });
   });
 }
 

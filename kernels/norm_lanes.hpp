@@ -82,36 +82,6 @@ struct NormLanes {
   }
 };
 
-/// The same for one element at a time, on CUDA.
-template <class T>
-struct NormFactors {
-  using A = acc_t<T>;
-  struct Factors {
-    A mean, scale, shift, rstd, low;
-  };
-  const A* statistics;
-  const A* gamma;
-  const A* beta;
-  int64_t sample_elements, n_channels, groups, per_group;
-
-  NormFactors(const NormShape& shape, const NormInput& in)
-      : statistics(in.statistics.data<A>()),
-        gamma(in.gamma.data<A>()),
-        beta(in.beta.data<A>()),
-        sample_elements(shape.rows * shape.channels),
-        n_channels(shape.channels),
-        groups(shape.groups),
-        per_group(shape.group_channels()) {}
-
-  /// Of element i of x.
-  BORA_HD Factors at(int64_t i) const { return of(i / sample_elements, i % n_channels); }
-  BORA_HD Factors of(int64_t sample, int64_t c) const {
-    const A* const s = statistics + (sample * groups + c / per_group) * 3;
-    const A scale = gamma[c] * s[2];
-    return {s[0], scale, beta[c] - s[1] * scale, s[2], s[1]};
-  }
-};
-
 /// body(sample, slab) for all slabs, on all threads.  `backwards` walks each thread's share from
 /// its end, where the pass before left off and the cache is still warm.
 template <class Body>

@@ -2,8 +2,8 @@
 // Moments of channels: one read of x, joined in a fixed order.
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
+#include "kernels/norm_generic.hpp"
 #include "kernels/norm_lanes.hpp"
-#include "kernels/reduce.hpp"
 
 namespace bora::kernels {
 namespace {
@@ -111,56 +111,15 @@ void moments_cpu(const NormShape& shape, const Tensor& x, Tensor& moments) {
   }
 }
 
-/// The same on CUDA: Welford's update of x minus the first row, Chan's merge.
-template <class T>
-struct ChannelMoments {
-  using Element = acc_t<T>;
-  static constexpr int kWidth = 3;  // count, mean - shift, M2
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
-  using State = Lanes<Element, kWidth>;
-  const T* x;
-  double* moments;
-  int64_t rows, n_channels;
-
-  BORA_HD Element shift(int64_t outer, int64_t column) const {
-    return load(x[outer * rows * n_channels + column]);
-  }
-  BORA_HD State identity() const { return {{0, 0, 0}}; }
-  BORA_HD void add(State& s, int64_t outer, int64_t offset, int64_t column) const {
-    const Element v = load(x[offset]) - shift(outer, column);
-    s.v[0] += Element(1);
-    const Element delta = v - s.v[1];
-    s.v[1] += delta / s.v[0];
-    s.v[2] += delta * (v - s.v[1]);
-  }
-  BORA_HD void merge(State& a, const State& b) const {
-    if (b.v[0] == Element(0)) return;
-    const Element total = a.v[0] + b.v[0], part = b.v[0] / total, delta = b.v[1] - a.v[1];
-    a.v[2] += b.v[2] + delta * delta * (a.v[0] * part);
-    a.v[1] += delta * part;
-    a.v[0] = total;
-  }
-  BORA_HD void store(int64_t outer, int64_t column, const State& s) const {
-    double* const row = moments + outer * (1 + 2 * n_channels);
-    if (column == 0) row[0] = static_cast<double>(rows);
-    row[1 + column] =
-        rows == 0 ? 0.0 : static_cast<double>(shift(outer, column)) + static_cast<double>(s.v[1]);
-    row[1 + n_channels + column] = static_cast<double>(s.v[2]);
-  }
-};
-
 }  // namespace
 
 void norm_moments(Stream stream, const NormShape& shape, const Tensor& x, Tensor& moments) {
   check_norm_input("norm_moments", shape, x, "x");
   check_norm_tensor("norm_moments", moments, {shape.samples, 1 + 2 * shape.channels}, DType::f64,
                     "moments");
-  dispatch_float(x.dtype(), "norm_moments", [&]<class T>() {
-    if (stream.device.type == DeviceType::cpu) return moments_cpu<T>(shape, x, moments);
-    reduce_columns(
-        stream, shape.samples, shape.rows, shape.channels,
-        ChannelMoments<T>{x.data<T>(), moments.data<double>(), shape.rows, shape.channels});
-  });
+  if (stream.device.type != DeviceType::cpu)
+    return generic::norm_moments(stream, shape, x, moments);
+  dispatch_float(x.dtype(), "norm_moments", [&]<class T>() { moments_cpu<T>(shape, x, moments); });
 }
 
 }  // namespace bora::kernels

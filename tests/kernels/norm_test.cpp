@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/norm_generic.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -226,6 +227,62 @@ TEST(Norm, SumsHaveTheSameBitsForAnyNumberOfThreads) {
   omp_set_num_threads(before);
   EXPECT_EQ(0, std::memcmp(one.data(), two.data(), one.size() * 8));
   EXPECT_EQ(0, std::memcmp(one.data(), five.data(), one.size() * 8));
+}
+
+/// Results of all passes, by the CPU's loops or by the launch shapes.
+std::vector<Tensor> all_passes(bool with_loops, const NormShape& shape, DType type,
+                               const FusedActivation& activation, bool with_residual) {
+  const Stream stream = current_stream(cpu());
+  const Shape s{shape.samples, shape.rows, shape.channels};
+  const DType wide = type == DType::f64 ? DType::f64 : DType::f32;
+  const auto data = [&](uint64_t seed) {
+    return make_tensor(s, normal_values(shape.numel(), seed), type);
+  };
+  const auto parameter = [&](uint64_t seed) {
+    return make_tensor({shape.channels}, normal_values(shape.channels, seed), wide);
+  };
+  const Tensor x = data(21), dy = data(22), residual = with_residual ? data(23) : Tensor();
+  const Tensor gamma = parameter(24), beta = parameter(25);
+  Tensor moments = Tensor::empty({shape.samples, 1 + 2 * shape.channels}, DType::f64);
+  Tensor statistics = Tensor::empty({shape.samples, shape.groups, 3}, wide);
+  Tensor sums = Tensor::empty({shape.samples, 2 * shape.channels}, DType::f64);
+  Tensor coefficients = Tensor::empty({shape.samples, shape.groups, 2}, wide);
+  Tensor y = Tensor::empty(s, type), dz = Tensor::empty(s, type), dx = Tensor::empty(s, type);
+  Tensor dx_again = Tensor::empty(s, type), none;
+  with_loops ? norm_moments(stream, shape, x, moments)
+             : generic::norm_moments(stream, shape, x, moments);
+  norm_statistics(stream, shape, 1e-5, moments, statistics);
+  const NormInput in{x, statistics, gamma, beta, residual};
+  with_loops ? norm_forward(stream, shape, activation, in, y)
+             : generic::norm_forward(stream, shape, activation, in, y);
+  with_loops ? norm_backward_sums(stream, shape, activation, in, dy, sums, dz)
+             : generic::norm_backward_sums(stream, shape, activation, in, dy, sums, dz);
+  norm_backward_coefficients(stream, shape, sums, moments, statistics, gamma, coefficients);
+  const auto apply = with_loops ? norm_backward_apply : generic::norm_backward_apply;
+  apply(stream, shape, activation, in, dy, dz, coefficients, dx);
+  apply(stream, shape, activation, in, dy, none, coefficients, dx_again);
+  return {moments, y, sums, dz, dx, dx_again};
+}
+
+// The functors that CUDA runs, on the CPU, against the CPU's own loops.
+TEST(Norm, LaunchShapesAgreeWithTheLoops) {
+  using Kind = ActivationKind;
+  for (const NormShape& shape : {NormShape{2, 700, 6, 3}, NormShape{3, 33, 40, 8}})
+    for (const Kind kind : {Kind::identity, Kind::relu, Kind::leaky_relu, Kind::silu, Kind::gelu,
+                            Kind::sigmoid, Kind::tanh})
+      for (const bool residual : {false, true})
+        for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+          SCOPED_TRACE(testing::Message() << "activation " << static_cast<int>(kind) << ", "
+                                          << name_of(type) << (residual ? ", residual" : ""));
+          const auto a = all_passes(true, shape, type, {kind, 0.1}, residual);
+          const auto b = all_passes(false, shape, type, {kind, 0.1}, residual);
+          for (size_t k = 0; k < a.size(); ++k) {
+            const std::vector<double> want = values_of(a[k]);
+            // Sums of 700 terms in two orders; results may fall to two sides of a rounding.
+            const double bound = test::relative_bound(type, 200, 2) * 10 * test::max_abs(want);
+            EXPECT_EQ("", differences(values_of(b[k]), want, bound)) << "result " << k;
+          }
+        }
 }
 
 TEST(Norm, RefusesWrongArguments) {

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm's state and its ranks, and the rule for groups.  (Values and gradients of all norms:
+// norm_cases.cpp.)  Features 55, 56, 58-60, 105.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "core/tape.hpp"
+#include "nn/ops.hpp"
+#include "nn/ops/norm.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace bora::nn {
+namespace {
+
+using test::differences;
+using test::make_tensor;
+using test::normal_values;
+using test::values_of;
+
+/// Ranks that are threads of this process: what batch norm needs of a Collective, by shared memory.
+class ThreadRanks {
+ public:
+  explicit ThreadRanks(int n) : barrier_(n), slots_(static_cast<size_t>(n)) {}
+  int size() const { return static_cast<int>(slots_.size()); }
+
+  /// Every rank's tensor, in rank order, as copies.
+  std::vector<Tensor> exchange(int rank, const Tensor& mine) {
+    slots_[static_cast<size_t>(rank)] = mine.clone();
+    barrier_.arrive_and_wait();
+    std::vector<Tensor> all;
+    for (const Tensor& t : slots_) all.push_back(t.clone());
+    barrier_.arrive_and_wait();
+    ++operations_;
+    return all;
+  }
+  int operations() const { return operations_; }
+
+ private:
+  std::barrier<> barrier_;
+  std::vector<Tensor> slots_;
+  std::atomic<int> operations_ = 0;
+};
+
+class ThreadRank final : public Collective {
+ public:
+  ThreadRank(ThreadRanks& ranks, int rank) : ranks_(ranks), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return ranks_.size(); }
+  DeviceType device_type() const override { return DeviceType::cpu; }
+
+  Work all_reduce_async(Tensor x, ReduceOp op, std::string_view) override {
+    BORA_CHECK(op == ReduceOp::sum && x.dtype() == DType::f64, "ThreadRank: sums of f64 only");
+    const std::vector<Tensor> all = ranks_.exchange(rank_, x);
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      double sum = 0;
+      for (const Tensor& t : all) sum += t.data<double>()[i];
+      x.data<double>()[i] = sum;
+    }
+    return {};
+  }
+  void all_gather(const Tensor& x, Tensor& out, std::string_view) override {
+    const std::vector<Tensor> all = ranks_.exchange(rank_, x);
+    for (int r = 0; r < size(); ++r)
+      out.rows(r, r + 1).reshape(x.shape()).copy_from(all[static_cast<size_t>(r)]);
+  }
+  void broadcast(Tensor&, int, std::string_view) override { BORA_FAIL("not used"); }
+  void gather(const Tensor&, Tensor&, int, std::string_view) override { BORA_FAIL("not used"); }
+  void reduce(Tensor&, int, ReduceOp, std::string_view) override { BORA_FAIL("not used"); }
+  void reduce_scatter(const Tensor&, Tensor&, ReduceOp, std::string_view) override {
+    BORA_FAIL("not used");
+  }
+  void barrier(std::string_view) override { BORA_FAIL("not used"); }
+  std::unique_ptr<Collective> split(int, int) override { BORA_FAIL("not used"); }
+
+ private:
+  ThreadRanks& ranks_;
+  int rank_;
+};
+
+BatchNormState fresh_state(int64_t channels, DType type) {
+  return {Tensor::zeros({channels}, type), Tensor::full({channels}, 1.0, type)};
+}
+
+/// One forward and backward of batch norm with SiLU and what came out.
+struct Outcome {
+  std::vector<double> y, dx, dgamma, dbeta, running_mean, running_var;
+};
+
+Outcome run(const Tensor& x, const Tensor& dy, bool training, Collective* sync,
+            BatchNormState state) {
+  const int64_t channels = x.size(-1);
+  const Tensor x_leaf = make_leaf(x, "x");
+  const Tensor gamma =
+      make_leaf(make_tensor({channels}, normal_values(channels, 71), x.dtype()), "gamma");
+  const Tensor beta =
+      make_leaf(make_tensor({channels}, normal_values(channels, 72), x.dtype()), "beta");
+  const Tensor y =
+      batch_norm(x_leaf, gamma, beta, state, training, 1e-5, {Activation::silu, 0.0, {}}, sync);
+  backward(y, dy);
+  const auto gradient = [](const Tensor& t) { return values_of(leaf_of(t).gradient()); };
+  return {values_of(y),
+          gradient(x_leaf),
+          gradient(gamma),
+          gradient(beta),
+          values_of(state.running_mean),
+          values_of(state.running_var)};
+}
+
+TEST(GroupCount, IsEightOrTheLargestDivisorBelow) {  // feature 105
+  const std::vector<std::pair<int64_t, int64_t>> wanted{
+      {1, 1},  {2, 2},  {3, 3},  {7, 7},  {8, 8},  {9, 3},  {10, 5}, {11, 1}, {12, 6},
+      {16, 8}, {20, 5}, {24, 8}, {28, 7}, {30, 6}, {31, 1}, {36, 6}, {320, 8}};
+  for (const auto& [channels, groups] : wanted)
+    EXPECT_EQ(groups, group_count(channels)) << channels;
+  EXPECT_THROW(group_count(0), Error);
+}
+
+TEST(BatchNorm, RunningStatisticsFollowTheUnbiasedVariance) {
+  // Channel 0: 1, 2, 3, 6: mean 3, sum of squares 14, unbiased variance 14 / 3.
+  const Tensor x = Tensor::from<float>({4, 1}, std::vector<float>{1, 2, 3, 6});
+  const Tensor one = Tensor::full({1}, 1.0, DType::f32), zero = Tensor::zeros({1}, DType::f32);
+  BatchNormState state = fresh_state(1, DType::f32);
+  state.momentum = 0.25;
+  batch_norm(x, one, zero, state, true);
+  EXPECT_FLOAT_EQ(0.75f, state.running_mean.data<float>()[0]);
+  EXPECT_FLOAT_EQ(0.75f + 0.25f * 14.0f / 3.0f, state.running_var.data<float>()[0]);
+  batch_norm(x, one, zero, state, false);  // evaluation leaves them
+  EXPECT_FLOAT_EQ(0.75f, state.running_mean.data<float>()[0]);
+}
+
+// cases.md "norm empty batch".
+TEST(BatchNorm, EmptyBatchLeavesTheStateAndGivesZeroGradients) {
+  const Tensor x = Tensor::zeros({0, 5, 9}, DType::f32);
+  const Outcome o = run(x, x, true, nullptr, fresh_state(9, DType::f32));
+  EXPECT_TRUE(o.y.empty());
+  EXPECT_TRUE(o.dx.empty());
+  EXPECT_EQ(std::vector<double>(9, 0.0), o.dgamma);
+  EXPECT_EQ(std::vector<double>(9, 0.0), o.dbeta);
+  EXPECT_EQ(std::vector<double>(9, 0.0), o.running_mean);
+  EXPECT_EQ(std::vector<double>(9, 1.0), o.running_var);
+}
+
+TEST(BatchNorm, OneValuePerChannelIsRefusedInTraining) {  // feature 60
+  const Tensor x = Tensor::zeros({1, 1, 1, 1, 3}, DType::f32);
+  const Tensor one = Tensor::full({3}, 1.0, DType::f32);
+  BatchNormState state = fresh_state(3, DType::f32);
+  EXPECT_THROW(batch_norm(x, one, one, state, true), Error);
+  EXPECT_EQ(0.0f, state.running_mean.data<float>()[0]);
+  EXPECT_NO_THROW(batch_norm(x, one, one, state, false));
+  EXPECT_NO_THROW(group_norm(x, one, one, 1));  // one sample trains
+}
+
+TEST(BatchNorm, GradientsGoToTheParametersBuffersAndAddUp) {
+  const Tensor x = make_tensor({2, 3, 4}, normal_values(24, 1), DType::f32);
+  const Tensor gamma = make_leaf(Tensor::full({4}, 1.0, DType::f32), "gamma");
+  const Tensor beta = make_leaf(Tensor::zeros({4}, DType::f32), "beta");
+  Tensor buffer = Tensor::full({8}, 99.0, DType::f32);
+  leaf_of(gamma).set_gradient_buffer(buffer.view(0, {4}));
+  leaf_of(beta).set_gradient_buffer(buffer.view(4, {4}));
+  const Tensor dy = Tensor::full({2, 3, 4}, 1.0, DType::f32);
+  BatchNormState state = fresh_state(4, DType::f32);
+  backward(batch_norm(x, gamma, beta, state, true), dy);
+  for (int i = 4; i < 8; ++i) EXPECT_EQ(6.0f, buffer.data<float>()[i]);  // overwritten
+  backward(batch_norm(x, gamma, beta, state, true), dy);
+  for (int i = 4; i < 8; ++i) EXPECT_EQ(12.0f, buffer.data<float>()[i]);  // added
+}
+
+struct Split {
+  const char* name;
+  std::vector<int64_t> ends;
+};
+
+// Features 55, 56: unequal shares, an empty one, ranks that differ in mean.
+TEST(SyncBatchNorm, RanksEqualOneProcessOnTheWholeBatch) {
+  const int64_t batch = 6, channels = 5, sample = 2 * 3 * channels;
+  std::vector<double> values = normal_values(batch * sample, 3);
+  for (size_t i = 0; i < values.size(); ++i) values[i] += i < 60 ? -5.0 : 9.0;
+  const Tensor x = make_tensor({batch, 2, 3, channels}, values, DType::f64);
+  const Tensor dy = make_tensor(x.shape(), normal_values(batch * sample, 4), DType::f64);
+  const Outcome whole = run(x, dy, true, nullptr, fresh_state(channels, DType::f64));
+  for (const Split& split : {Split{"equal", {0, 3, 6}}, Split{"unequal", {0, 1, 6}},
+                             Split{"empty rank", {0, 2, 2, 6}}, Split{"one has all", {0, 0, 6}}}) {
+    SCOPED_TRACE(split.name);
+    const auto n = static_cast<int>(split.ends.size()) - 1;
+    ThreadRanks ranks(n);
+    std::vector<Outcome> outcomes(static_cast<size_t>(n));
+    std::vector<std::thread> threads;
+    for (int r = 0; r < n; ++r)
+      threads.emplace_back([&, r] {
+        ThreadRank rank(ranks, r);
+        const int64_t begin = split.ends[static_cast<size_t>(r)];
+        const int64_t end = split.ends[static_cast<size_t>(r) + 1];
+        outcomes[static_cast<size_t>(r)] = run(x.rows(begin, end), dy.rows(begin, end), true, &rank,
+                                               fresh_state(channels, DType::f64));
+      });
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(2 * n, ranks.operations());  // one exchange forward, one backward, on each rank
+    std::vector<double> y, dx, dgamma(5), dbeta(5);
+    for (const Outcome& o : outcomes) {
+      y.insert(y.end(), o.y.begin(), o.y.end());
+      dx.insert(dx.end(), o.dx.begin(), o.dx.end());
+      for (size_t c = 0; c < 5; ++c) {
+        dgamma[c] += o.dgamma[c];  // each rank's own part: the reducer adds them
+        dbeta[c] += o.dbeta[c];
+      }
+      EXPECT_EQ(outcomes[0].running_mean, o.running_mean);  // the same bits
+      EXPECT_EQ(outcomes[0].running_var, o.running_var);
+      EXPECT_EQ("", differences(o.running_mean, whole.running_mean, 1e-13));
+      EXPECT_EQ("", differences(o.running_var, whole.running_var, 1e-12));
+    }
+    EXPECT_EQ("", differences(y, whole.y, 1e-12));
+    EXPECT_EQ("", differences(dx, whole.dx, 1e-12));
+    EXPECT_EQ("", differences(dgamma, whole.dgamma, 1e-11));
+    EXPECT_EQ("", differences(dbeta, whole.dbeta, 1e-11));
+  }
+}
+
+// Feature 59: without sync each rank has statistics of its own, and that shows.
+TEST(SyncBatchNorm, PlainBatchNormDiffersBetweenRanks) {
+  std::vector<double> values = normal_values(40, 5);
+  for (size_t i = 0; i < 20; ++i) values[i] += 10;
+  const Tensor x = make_tensor({2, 10, 2}, values, DType::f64);
+  const Outcome a = run(x.rows(0, 1), x.rows(0, 1), true, nullptr, fresh_state(2, DType::f64));
+  const Outcome b = run(x.rows(1, 2), x.rows(1, 2), true, nullptr, fresh_state(2, DType::f64));
+  EXPECT_GT(std::abs(a.running_mean[0] - b.running_mean[0]), 0.5);
+}
+
+// Feature 58: evaluation talks to nobody, forward or backward.
+TEST(SyncBatchNorm, EvaluationDoesNotCommunicate) {
+  ThreadRanks ranks(2);
+  ThreadRank rank(ranks, 0);  // the other never comes
+  const Tensor x = make_tensor({2, 3, 2}, normal_values(12, 6), DType::f64);
+  const Outcome o = run(x, x, false, &rank, fresh_state(2, DType::f64));
+  EXPECT_EQ(0, ranks.operations());
+  EXPECT_EQ((std::vector<double>{0, 0}), o.running_mean);
+}
+
+TEST(SyncBatchNorm, OneValueOnEachOfTwoRanksTrains) {
+  ThreadRanks ranks(2);
+  std::vector<std::vector<double>> y(2);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      ThreadRank rank(ranks, r);
+      const Tensor x = Tensor::full({1, 1}, r == 0 ? 3.0 : 5.0, DType::f64);
+      BatchNormState state = fresh_state(1, DType::f64);
+      y[static_cast<size_t>(r)] =
+          values_of(batch_norm(x, Tensor::full({1}, 1.0, DType::f64),
+                               Tensor::zeros({1}, DType::f64), state, true, 1e-5, {}, &rank));
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_NEAR(-1.0, y[0][0], 1e-5);
+  EXPECT_NEAR(1.0, y[1][0], 1e-5);
+}
+
+TEST(Norms, RefuseWrongArguments) {
+  const Tensor x = Tensor::zeros({1, 2, 2, 2, 6}, DType::f32);
+  const Tensor g = Tensor::full({6}, 1.0, DType::f32);
+  EXPECT_THROW(group_norm(x, g, g, 4), Error);
+  EXPECT_THROW(group_norm(x, g, g, 0), Error);
+  EXPECT_THROW(group_norm(x, g, Tensor::zeros({5}, DType::f32), 2), Error);
+  EXPECT_THROW(group_norm(x, g.to(DType::f64), g, 2), Error);
+  EXPECT_THROW(group_norm(x, g, g, 2, 0.0), Error);
+  EXPECT_THROW(group_norm(x, g, Tensor(), 2), Error);
+  const NormFusion wrong{Activation::relu, 0.01, Tensor::zeros({1, 2, 2, 2, 3}, DType::f32)};
+  EXPECT_THROW(group_norm(x, g, g, 2, 1e-5, wrong), Error);
+  EXPECT_THROW(group_norm(x, g, g, 2, 1e-5, {Activation::leaky_relu, -0.1, {}}), Error);
+  BatchNormState state;
+  EXPECT_THROW(batch_norm(x, g, g, state, false), Error);
+}
+
+}  // namespace
+}  // namespace bora::nn
