@@ -12,8 +12,9 @@ namespace bora {
 /// y = body(x), keeping only x: backward runs the body again.  `parameters` are the leaves that
 /// body uses; they become inputs of the recorded node, so the node is recorded even if x needs no
 /// gradient, and ready hooks fire exactly once each, also for a parameter that several segments
-/// share.  Random draws of the body are the same in both runs. Gradients are bitwise those of the
-/// plain run, wherever a leaf is used by one segment only (else up to the order of sums).
+/// share.  Random draws of the body are the same in both runs.  `body` is copied; what it captures
+/// by reference must live until backward.  Gradients are bitwise those of the plain run, wherever a
+/// leaf is used by one segment only (else up to the order of sums).
 Tensor recompute(const std::function<Tensor(const Tensor&)>& body, const Tensor& x,
                  const std::vector<Tensor>& parameters);
 

@@ -111,7 +111,8 @@ TEST(Recompute, BackwardLeavesTheRandomPositionAlone) {
 TEST(Recompute, Nests) {
   expect_same_as_plain([](auto segment, const std::vector<Tensor>& l) {
     const Body inner = [&](const Tensor& x) { return drop(mul(x, l[1])); };
-    const Body outer = [&](const Tensor& x) {
+    // By value: the body runs again in backward, when this scope has gone.
+    const Body outer = [inner, segment, &l](const Tensor& x) {
       return mul(segment(inner, scale(x, 0.7), {l[1]}), l[2]);
     };
     return sum(segment(outer, l[0], {l[1], l[2]}));
