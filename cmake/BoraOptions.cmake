@@ -61,6 +61,10 @@ endif()
 
 set(bora_warning_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                        -Wimplicit-fallthrough)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC bug 105651: false -Wrestrict on "literal" + std::string at -O2 and above.
+  list(APPEND bora_warning_flags -Wno-restrict)
+endif()
 
 set(bora_sanitize_flags "")
 if(BORA_SANITIZE)

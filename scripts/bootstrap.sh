@@ -5,6 +5,10 @@
 #   source scripts/bootstrap.sh                     or take its functions: bora_bootstrap, bora_jobs
 # Nothing is installed when nothing is missing. Exit code 2: something is missing and was not installed.
 
+# Builds of several clones and build folders share one compiler cache: paths count from the clone's root.
+export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}"
+export CCACHE_NOHASHDIR="${CCACHE_NOHASHDIR:-1}"
+
 BORA_PACKAGES=(
   g++ cmake ninja-build pkg-config ccache git
   libopenmpi-dev openmpi-bin
