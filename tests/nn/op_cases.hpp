@@ -74,7 +74,7 @@ struct OpCase {
   std::string name;  ///< unique; letters, digits, underscores
   std::string op;    ///< OpInfo::name of the op (or of the main one) that `run` records
   std::vector<Input> inputs;
-  std::function<Tensor(const std::vector<Tensor>&)> run;
+  std::function<Tensor(const std::vector<Tensor>&)> run = {};
   /// An independent f64 formula; empty where another test compares the op (say where).
   std::function<std::vector<double>(const Values&)> reference = {};
 
