@@ -150,7 +150,11 @@ TEST(Conv3d, TheSecondStepTouchesNoNewMemory) {
   // AVX-512 oneDNN's weight gradient is a matrix product that allocates inside.
   constexpr int kAvx512 = static_cast<int>(dnnl::cpu_isa::avx512_core);
   const bool avx512 = (static_cast<int>(dnnl::get_effective_cpu_isa()) & kAvx512) == kAvx512;
+#if !defined(__SANITIZE_ADDRESS__)  // its shadow memory and quarantine fault by themselves
   EXPECT_LE(faults() - before, avx512 ? 5 : 100);
+#else
+  static_cast<void>(before), static_cast<void>(avx512);
+#endif
   EXPECT_EQ(reserved, caching_allocator(cpu()).stats().reserved);
 }
 
