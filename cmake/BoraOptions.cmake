@@ -19,6 +19,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # No -ffast-math anywhere: NaN and inf must survive, and sums must keep their order.
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
+if(BORA_SANITIZE)
+  set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")  # a report needs lines, not variables
+endif()
 
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(BORA_CCACHE ccache DOC "Compiler cache; used when found")
