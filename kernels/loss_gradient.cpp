@@ -1,213 +1,194 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of forward differences along D, H, W.
-#include <cmath>
+// Losses of forward differences along D, H, W: the CPU's loops, line by line.
+#include <algorithm>
+#include <array>
+#include <vector>
 
-#include "kernels/for_each.hpp"
 #include "kernels/loss.hpp"
 #include "kernels/loss_checks.hpp"
-#include "kernels/reduce.hpp"
+#include "kernels/loss_gradient_generic.hpp"
+#include "kernels/loss_gradient_terms.hpp"
 
 namespace bora::kernels {
 namespace {
 
-constexpr double kInverseFloor = 1e-3;  // spec unet3d.md 2
+/// Which numbers of a line count, one byte a number.
+class LineMasks {
+ public:
+  LineMasks(const Tensor& region, const LossGrid& grid)
+      : region_(pointer_or_null<uint8_t>(region)),
+        channels_(grid.channels),
+        cells_(grid.line / grid.channels),
+        all_(region_ ? 0 : static_cast<size_t>(grid.line), 1) {}
 
-/// Numbers of a sample: for each axis count, sum e, sum a e, sum a.
-constexpr int kSums = 12;
-
-/// The grid of one sample; numbers of a line (n, d, h) lie together.
-struct Grid {
-  int64_t samples, depth, height, line, channels;  // line = W * K numbers
-
-  explicit Grid(const Shape& s)
-      : samples(s[0]), depth(s[1]), height(s[2]), line(s[3] * s[4]), channels(s[4]) {}
-  /// How far the next element along an axis is.
-  BORA_HD int64_t step(int axis) const {
-    return axis == 0 ? height * line : axis == 1 ? line : channels;
+  /// Of line number `line`; `scratch` (a line) is written where there are several channels.
+  const uint8_t* of(int64_t line, std::vector<uint8_t>& scratch) const {
+    if (!region_) return all_.data();
+    const uint8_t* const cells = region_ + line * cells_;
+    if (channels_ == 1) return cells;
+    scratch.resize(static_cast<size_t>(cells_ * channels_));
+    for (int64_t cell = 0; cell < cells_; ++cell)
+      std::fill_n(scratch.data() + cell * channels_, channels_, cells[cell]);
+    return scratch.data();
   }
+
+ private:
+  const uint8_t* region_;
+  int64_t channels_, cells_;
+  std::vector<uint8_t> all_;
 };
 
-/// The pair of elements `first` and `first + step`, where both are in the grid.
-template <class T>
-struct Differences {
+/// Adds the differences between p[j], t[j] and p[j + step], t[j + step], j < n, to the 4 sums.
+template <class T, bool kInverse>
+void add_run(const T* p, const T* t, int64_t step, int64_t n, const uint8_t* mask,
+             const uint8_t* next_mask, double* sums) {
   using A = acc_t<T>;
-  const T* prediction;
-  const T* target;
-  const uint8_t* region;
-  int64_t channels;
-
-  BORA_HD bool inside(int64_t i) const {
-    return !region || region[channels == 1 ? i : i / channels] != 0;
+  constexpr int64_t kRun = 1024;  // short, since it is summed up in A
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t end = std::min(n, begin + kRun);
+    A sum_term(0), sum_ae(0), sum_a(0);
+    int32_t count = 0;
+#pragma omp simd reduction(+ : sum_term, sum_ae, sum_a, count)
+    for (int64_t j = begin; j < end; ++j) {
+      const bool counts = (mask[j] != 0) & (next_mask[j] != 0);
+      const A dt = static_cast<A>(t[j + step]) - static_cast<A>(t[j]);
+      const A dp = static_cast<A>(p[j + step]) - static_cast<A>(p[j]);
+      const A a = magnitude(dt), e = magnitude(dp - dt);
+      const A term = difference_term<kInverse>(e, a), ae = a * e;
+      sum_term += counts ? term : A(0);  // chosen, not multiplied: may be NaN
+      sum_ae += counts ? ae : A(0);
+      sum_a += counts ? a : A(0);
+      count += counts ? 1 : 0;
+    }
+    sums[0] += static_cast<double>(count);
+    sums[1] += static_cast<double>(sum_term);
+    sums[2] += static_cast<double>(sum_ae);
+    sums[3] += static_cast<double>(sum_a);
   }
-  BORA_HD bool counts(int64_t first, int64_t step) const {
-    return inside(first) && inside(first + step);
-  }
-  BORA_HD A of_target(int64_t first, int64_t step) const {
-    return load(target[first + step]) - load(target[first]);
-  }
-  BORA_HD A of_prediction(int64_t first, int64_t step) const {
-    return load(prediction[first + step]) - load(prediction[first]);
-  }
-};
-
-template <class A>
-BORA_HD A magnitude(A v) {
-  return v < A(0) ? -v : v;
 }
 
-/// First stage: an outer index is a plane (n, d), a row is h, a column is a number of the line.
-template <class T>
-struct PlaneSums {
+template <class T, bool kInverse>
+void sums_cpu(const LossGrid& grid, const Tensor& prediction, const Tensor& target,
+              const Tensor& region, Tensor& sums) {
+  const T* const p = prediction.data<T>();
+  const T* const t = target.data<T>();
+  const LineMasks masks(region, grid);
+  const int64_t n_planes = grid.samples * grid.depth;
+  std::vector<std::array<double, kGradientSums>> planes(static_cast<size_t>(n_planes));
+#pragma omp parallel
+  {
+    std::vector<uint8_t> scratch, next_scratch;
+#pragma omp for schedule(static)
+    for (int64_t plane = 0; plane < n_planes; ++plane) {
+      auto& own = planes[static_cast<size_t>(plane)];
+      own.fill(0.0);
+      const bool deeper = plane % grid.depth + 1 < grid.depth;
+      for (int64_t h = 0; h < grid.height; ++h) {
+        const int64_t line = plane * grid.height + h, first = line * grid.line;
+        const uint8_t* const mask = masks.of(line, scratch);
+        const auto add = [&](int axis, int64_t next_line) {
+          add_run<T, kInverse>(p + first, t + first, grid.step(axis), grid.line, mask,
+                               masks.of(next_line, next_scratch), own.data() + 4 * axis);
+        };
+        if (deeper) add(0, line + grid.height);
+        if (h + 1 < grid.height) add(1, line + 1);
+        add_run<T, kInverse>(p + first, t + first, grid.channels, grid.line - grid.channels, mask,
+                             mask + grid.channels, own.data() + 8);
+      }
+    }
+  }
+  double* const out = sums.data<double>();
+  std::fill_n(out, grid.samples * kGradientSums, 0.0);
+  for (int64_t plane = 0; plane < n_planes; ++plane)
+    for (int k = 0; k < kGradientSums; ++k)
+      out[plane / grid.depth * kGradientSums + k] +=
+          planes[static_cast<size_t>(plane)][static_cast<size_t>(k)];
+}
+
+/// pull[j] = d(loss) / d(difference that begins at j), j < n.
+template <class T, bool kInverse>
+void pull_run(const T* p, const T* t, int64_t step, int64_t n, const uint8_t* mask,
+              const uint8_t* next_mask, DifferenceWeight weight, acc_t<T>* pull) {
   using A = acc_t<T>;
-  using Element = double;
-  static constexpr int kWidth = kSums;
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
-  using State = Lanes<Element, kWidth>;
-  Differences<T> difference;
-  Grid grid;
-  GradientLossForm form;
-  double* planes;  // (N, D, line, kSums)
-
-  BORA_HD State identity() const {
-    State s;
-    for (int k = 0; k < kWidth; ++k) s.v[k] = 0.0;
-    return s;
+  const A constant = static_cast<A>(weight.constant), slope = static_cast<A>(weight.slope);
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    const bool counts = (mask[j] != 0) & (next_mask[j] != 0);
+    const A dt = static_cast<A>(t[j + step]) - static_cast<A>(t[j]);
+    const A e = static_cast<A>(p[j + step]) - static_cast<A>(p[j]) - dt;
+    const A g = difference_pull<kInverse>(e, dt, constant, slope);
+    pull[j] = counts ? g : A(0);
   }
-  BORA_HD void add_axis(State& s, int axis, int64_t i, bool exists) const {
-    if (!exists) return;
-    const int64_t step = grid.step(axis);
-    if (!difference.counts(i, step)) return;
-    const A dt = difference.of_target(i, step);
-    const A a = magnitude(dt), e = magnitude(difference.of_prediction(i, step) - dt);
-    const A term = form == GradientLossForm::inverse ? e / (a + A(kInverseFloor)) : e;
-    double* const v = s.v + axis * 4;
-    v[0] += 1.0;
-    v[1] += static_cast<double>(term);
-    v[2] += static_cast<double>(a) * static_cast<double>(e);
-    v[3] += static_cast<double>(a);
-  }
-  BORA_HD void add(State& s, int64_t plane, int64_t i, int64_t column) const {
-    const int64_t plane_first = plane * grid.height * grid.line;
-    add_axis(s, 0, i, plane % grid.depth + 1 < grid.depth);
-    add_axis(s, 1, i, i - plane_first < (grid.height - 1) * grid.line);
-    add_axis(s, 2, i, column + grid.channels < grid.line);
-  }
-  BORA_HD void merge(State& a, const State& b) const {
-    for (int k = 0; k < kWidth; ++k) a.v[k] += b.v[k];
-  }
-  BORA_HD void store(int64_t plane, int64_t column, const State& s) const {
-    double* const out = planes + (plane * grid.line + column) * kSums;
-    for (int k = 0; k < kWidth; ++k) out[k] = s.v[k];
-  }
-};
-
-/// Second stage: rows are a sample's planes and columns, the numbers stand side by side.
-struct SumRows {
-  using Element = double;
-  static constexpr int kWidth = 1;
-  using State = Lanes<Element, kWidth>;
-  const double* in;
-  double* out;
-  int64_t columns;
-
-  BORA_HD State identity() const { return {{0}}; }
-  BORA_HD void add(State& s, int64_t, int64_t offset, int64_t) const { s.v[0] += in[offset]; }
-  BORA_HD void merge(State& a, const State& b) const { a.v[0] += b.v[0]; }
-  BORA_HD void store(int64_t outer, int64_t column, const State& s) const {
-    out[outer * columns + column] = s.v[0];
-  }
-};
-
-/// weight of e in the loss of its sample and axis: constant + slope * a.
-struct EdgeWeight {
-  double constant = 0.0, slope = 0.0;
-};
-
-BORA_HD inline EdgeWeight edge_weight(GradientLossForm form, const double* sums) {
-  const double count = sums[0], total = sums[3];
-  if (count == 0.0) return {};
-  if (form != GradientLossForm::edge || total == 0.0) return {1.0 / count, 0.0};
-  return {0.5 / count, 0.5 / total};  // (1 + a / (total / count)) / 2 / count
 }
 
 template <class A>
-struct LossOfSums {
-  const double* sums;
-  A* loss;
-  int64_t samples;
-  GradientLossForm form;
+void add_line(A* to, const A* from, int64_t n, A factor) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) to[j] += factor * from[j];
+}
 
-  BORA_HD void operator()(int64_t) const {
-    double total = 0.0;
-    for (int64_t i = 0; i < samples * 3; ++i) {
-      const double* const s = sums + i * 4;
-      const EdgeWeight w = edge_weight(form, s);
-      total += w.constant * s[1] + w.slope * s[2];
-    }
-    *loss = static_cast<A>(samples > 0 ? total / (3.0 * static_cast<double>(samples)) : 0.0);
-  }
-};
-
-/// Element i gets + from the difference that ends there, - from the one that begins there.
-template <class T>
-struct GatherGradient {
+template <class T, bool kInverse>
+void backward_cpu(const LossGrid& grid, GradientLossForm form, const Tensor& prediction,
+                  const Tensor& target, const Tensor& region, const Tensor& sums, double dloss,
+                  Tensor& dprediction) {
   using A = acc_t<T>;
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
-  struct Line {
-    int64_t first;
-    bool before_d, after_d, before_h, after_h;  // is there a neighbour?
-    A constant[3], slope[3];
-  };
-  Differences<T> difference;
-  Grid grid;
-  GradientLossForm form;
-  const double* sums;
-  const A* dloss;
-  T* out;
-
-  BORA_HD Line cell(const VolumeIndex& v) const {
-    Line l;
-    l.first = ((v.n * grid.depth + v.d) * grid.height + v.h) * grid.line;
-    l.before_d = v.d > 0;
-    l.after_d = v.d + 1 < grid.depth;
-    l.before_h = v.h > 0;
-    l.after_h = v.h + 1 < grid.height;
-    const double scale = static_cast<double>(*dloss) / (3.0 * static_cast<double>(grid.samples));
-    for (int axis = 0; axis < 3; ++axis) {
-      const EdgeWeight w = edge_weight(form, sums + (v.n * 3 + axis) * 4);
-      l.constant[axis] = static_cast<A>(scale * w.constant);
-      l.slope[axis] = static_cast<A>(scale * w.slope);
+  const T* const p = prediction.data<T>();
+  const T* const t = target.data<T>();
+  T* const out = dprediction.data<T>();
+  const LineMasks masks(region, grid);
+  const int64_t n_lines = grid.samples * grid.depth * grid.height, n = grid.line;
+#pragma omp parallel
+  {
+    std::vector<uint8_t> scratch, other_scratch;
+    std::vector<A> gradient(static_cast<size_t>(n)), pull(static_cast<size_t>(n));
+#pragma omp for schedule(static)
+    for (int64_t line = 0; line < n_lines; ++line) {
+      const int64_t h = line % grid.height, plane = line / grid.height, d = plane % grid.depth;
+      const double scale = dloss / (3.0 * static_cast<double>(grid.samples));
+      const auto weight = [&](int axis) {
+        const DifferenceWeight w =
+            difference_weight(form, sums.data<double>() + (plane / grid.depth * 3 + axis) * 4);
+        return DifferenceWeight{scale * w.constant, scale * w.slope};
+      };
+      std::fill(gradient.begin(), gradient.end(), A(0));
+      const uint8_t* const mask = masks.of(line, scratch);
+      const int64_t first = line * n;
+      // + from the difference that ends in this line, - from the one that begins here.
+      const auto between_lines = [&](int axis, int64_t lines_apart, bool has_before,
+                                     bool has_after) {
+        const int64_t step = grid.step(axis);
+        if (has_before) {
+          pull_run<T, kInverse>(p + first - step, t + first - step, step, n,
+                                masks.of(line - lines_apart, other_scratch), mask, weight(axis),
+                                pull.data());
+          add_line(gradient.data(), pull.data(), n, A(1));
+        }
+        if (has_after) {
+          pull_run<T, kInverse>(p + first, t + first, step, n, mask,
+                                masks.of(line + lines_apart, other_scratch), weight(axis),
+                                pull.data());
+          add_line(gradient.data(), pull.data(), n, A(-1));
+        }
+      };
+      between_lines(0, grid.height, d > 0, d + 1 < grid.depth);
+      between_lines(1, 1, h > 0, h + 1 < grid.height);
+      const int64_t within = n - grid.channels;
+      pull_run<T, kInverse>(p + first, t + first, grid.channels, within, mask, mask + grid.channels,
+                            weight(2), pull.data());
+      add_line(gradient.data() + grid.channels, pull.data(), within, A(1));
+      add_line(gradient.data(), pull.data(), within, A(-1));
+      for (int64_t j = 0; j < n; ++j)
+        out[first + j] = static_cast<T>(gradient[static_cast<size_t>(j)]);
     }
-    return l;
   }
-  /// d(loss) / d(difference that begins at i).
-  BORA_HD A pull(const Line& l, int axis, int64_t i) const {
-    const int64_t step = grid.step(axis);
-    if (!difference.counts(i, step)) return A(0);
-    const A dt = difference.of_target(i, step), e = difference.of_prediction(i, step) - dt;
-    const A sign = e > A(0) ? A(1) : e < A(0) ? A(-1) : e;  // 0 at 0, NaN for NaN
-    A weight = l.constant[axis] + l.slope[axis] * magnitude(dt);
-    if (form == GradientLossForm::inverse) weight /= magnitude(dt) + A(kInverseFloor);
-    return weight * sign;
-  }
-  BORA_HD void operator()(const Line& l, int64_t c) const {
-    const int64_t i = l.first + c;
-    A g(0);
-    if (l.before_d) g += pull(l, 0, i - grid.step(0));
-    if (l.after_d) g -= pull(l, 0, i);
-    if (l.before_h) g += pull(l, 1, i - grid.step(1));
-    if (l.after_h) g -= pull(l, 1, i);
-    if (c >= grid.channels) g += pull(l, 2, i - grid.channels);
-    if (c + grid.channels < grid.line) g -= pull(l, 2, i);
-    out[i] = static_cast<T>(g);
-  }
-};
+}
 
 void check_volumes(const char* op, const Tensor& prediction, const Tensor& target,
-                   const Tensor& region) {
+                   const Tensor& region, const Tensor& sums) {
   check_loss_pair(op, prediction, target, region);
   BORA_CHECK(prediction.rank() == 5, op, ": prediction is ", prediction.shape(),
              ", wanted (N, D, H, W, K)");
+  check_loss_tensor(op, sums, {prediction.size(0), 3, 4}, DType::f64, "sums");
 }
 
 }  // namespace
@@ -215,30 +196,16 @@ void check_volumes(const char* op, const Tensor& prediction, const Tensor& targe
 void gradient_loss_sums(Stream stream, GradientLossForm form, const Tensor& prediction,
                         const Tensor& target, const Tensor& region, Tensor& sums) {
   constexpr const char* kOp = "gradient_loss_sums";
-  check_volumes(kOp, prediction, target, region);
-  const Grid grid(prediction.shape());
-  check_loss_tensor(kOp, sums, {grid.samples, 3, 4}, DType::f64, "sums");
-  Tensor planes =
-      Tensor::empty({grid.samples, grid.depth, grid.line, kSums}, DType::f64, stream.device);
+  check_volumes(kOp, prediction, target, region, sums);
+  if (stream.device.type != DeviceType::cpu)
+    return generic::gradient_loss_sums(stream, form, prediction, target, region, sums);
+  const LossGrid grid(prediction.shape());
+  if (prediction.numel() == 0) return sums.fill(0.0);
   dispatch_float(prediction.dtype(), kOp, [&]<class T>() {
-    reduce_columns(stream, grid.samples * grid.depth, grid.height, grid.line,
-                   PlaneSums<T>{{prediction.data<T>(), target.data<T>(),
-                                 pointer_or_null<uint8_t>(region), grid.channels},
-                                grid,
-                                form,
-                                planes.data<double>()});
-  });
-  reduce_columns(stream, grid.samples, grid.depth * grid.line, kSums,
-                 SumRows{planes.data<double>(), sums.data<double>(), kSums});
-}
-
-void gradient_loss_value(Stream stream, GradientLossForm form, const Tensor& sums, Tensor& loss) {
-  constexpr const char* kOp = "gradient_loss_value";
-  BORA_CHECK(sums.defined() && sums.rank() == 3, kOp, ": sums is ", sums.shape(),
-             ", wanted (N, 3, 4)");
-  check_loss_tensor(kOp, sums, {sums.size(0), 3, 4}, DType::f64, "sums");
-  dispatch_loss(kOp, loss, [&]<class A>() {
-    for_each(stream, 1, LossOfSums<A>{sums.data<double>(), loss.data<A>(), sums.size(0), form});
+    if (form == GradientLossForm::inverse)
+      sums_cpu<T, true>(grid, prediction, target, region, sums);
+    else
+      sums_cpu<T, false>(grid, prediction, target, region, sums);
   });
 }
 
@@ -246,20 +213,21 @@ void gradient_loss_backward(Stream stream, GradientLossForm form, const Tensor& 
                             const Tensor& target, const Tensor& region, const Tensor& sums,
                             const Tensor& dloss, Tensor& dprediction) {
   constexpr const char* kOp = "gradient_loss_backward";
-  check_volumes(kOp, prediction, target, region);
-  const Grid grid(prediction.shape());
-  check_loss_tensor(kOp, sums, {grid.samples, 3, 4}, DType::f64, "sums");
+  check_volumes(kOp, prediction, target, region, sums);
   check_loss_tensor(kOp, dloss, {}, loss_type(prediction.dtype()), "dloss");
   check_loss_tensor(kOp, dprediction, prediction.shape(), prediction.dtype(), "dprediction");
+  if (stream.device.type != DeviceType::cpu)
+    return generic::gradient_loss_backward(stream, form, prediction, target, region, sums, dloss,
+                                           dprediction);
+  if (prediction.numel() == 0) return;
+  const LossGrid grid(prediction.shape());
   dispatch_float(prediction.dtype(), kOp, [&]<class T>() {
-    for_each_cell(stream, grid.samples, {grid.depth, grid.height, 1}, grid.line,
-                  GatherGradient<T>{{prediction.data<T>(), target.data<T>(),
-                                     pointer_or_null<uint8_t>(region), grid.channels},
-                                    grid,
-                                    form,
-                                    sums.data<double>(),
-                                    dloss.data<acc_t<T>>(),
-                                    dprediction.data<T>()});
+    if (form == GradientLossForm::inverse)
+      backward_cpu<T, true>(grid, form, prediction, target, region, sums, dloss.item(),
+                            dprediction);
+    else
+      backward_cpu<T, false>(grid, form, prediction, target, region, sums, dloss.item(),
+                             dprediction);
   });
 }
 

@@ -32,7 +32,8 @@ void slab_moments(const T* x, const LanePlan& plan, int64_t begin, int64_t end, 
         for (int64_t j = 0; j < length; ++j) s1[j] += static_cast<A>(run[j]);
       }
       fold_lanes(s1, n_lanes, n_channels);
-      for (int64_t c = 0; c < n_channels; ++c) shift[c] = s1[c] / static_cast<A>(n_rows);
+      const A inverse = A(1) / static_cast<A>(n_rows);
+      for (int64_t c = 0; c < n_channels; ++c) shift[c] = s1[c] * inverse;
     } else {
       for (int64_t c = 0; c < n_channels; ++c) shift[c] = static_cast<A>(mean[c]);
     }
@@ -50,11 +51,11 @@ void slab_moments(const T* x, const LanePlan& plan, int64_t begin, int64_t end, 
     }
     fold_lanes(s1, n_lanes, n_channels);
     fold_lanes(s2, n_lanes, n_channels);
-    const double part = rows / (before + rows), cross = before * part;
+    const double part = rows / (before + rows), cross = before * part, inverse_rows = 1.0 / rows;
     for (int64_t c = 0; c < n_channels; ++c) {
       const double sum = static_cast<double>(s1[c]);
-      const double tile_mean = static_cast<double>(shift[c]) + sum / rows;
-      const double own = static_cast<double>(s2[c]) - sum * sum / rows;
+      const double tile_mean = static_cast<double>(shift[c]) + sum * inverse_rows;
+      const double own = static_cast<double>(s2[c]) - sum * sum * inverse_rows;
       const double tile_m2 = own < 0.0 ? 0.0 : own;  // NaN stays
       const double delta = tile_mean - (row == begin ? 0.0 : mean[c]);
       mean[c] = (row == begin ? 0.0 : mean[c]) + delta * part;

@@ -10,6 +10,7 @@
 #include <map>
 #include <sstream>
 
+#include "kernels/loss_gradient_generic.hpp"
 #include "kernels/metrics.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/tolerance.hpp"
@@ -203,6 +204,35 @@ TEST(GradientLoss, GradientIsThatOfOneDifference) {
   Tensor g;
   EXPECT_FLOAT_EQ(2.0f / 3, static_cast<float>(value_of(GradientLossForm::plain, p, t, {}, &g)));
   EXPECT_EQ("", differences(values_of(g), {-1.0 / 3, 1.0 / 3}, 1e-7));
+}
+
+// The functors that CUDA runs, on the CPU, against the CPU's own loops.
+TEST(GradientLoss, LaunchShapesAgreeWithTheLoops) {
+  for (const Shape& s : {Shape{2, 3, 5, 35, 1}, Shape{2, 4, 3, 5, 3}, Shape{1, 1, 1, 1, 2}})
+    for (const bool masked : {false, true})
+      for (const auto form :
+           {GradientLossForm::plain, GradientLossForm::inverse, GradientLossForm::edge})
+        for (const DType type : {DType::f64, DType::f32, DType::f16}) {
+          const Tensor p = make_tensor(s, normal_values(s.numel(), 31), type);
+          const Tensor t = make_tensor(s, normal_values(s.numel(), 32), type);
+          const Shape cells{s[0], s[1], s[2], s[3]};
+          const Tensor region =
+              masked ? make_tensor(cells, test::integer_values(cells.numel(), 2, 33), DType::u8)
+                     : Tensor();
+          Tensor a = Tensor::empty({s[0], 3, 4}, DType::f64), b = a.clone();
+          gradient_loss_sums(kStream, form, p, t, region, a);
+          generic::gradient_loss_sums(kStream, form, p, t, region, b);
+          // Runs of at most 35 numbers are summed in f32, then all in f64.
+          const double u = test::relative_bound(type == DType::f64 ? type : DType::f32, 50);
+          EXPECT_EQ("", differences(values_of(b), values_of(a), u * test::max_abs(values_of(a))));
+          Tensor da = Tensor::empty(s, type), db = Tensor::empty(s, type);
+          const Tensor dloss = Tensor::full({}, 0.7, type == DType::f64 ? DType::f64 : DType::f32);
+          gradient_loss_backward(kStream, form, p, t, region, a, dloss, da);
+          generic::gradient_loss_backward(kStream, form, p, t, region, a, dloss, db);
+          const double v = test::relative_bound(type, 50, 1);
+          EXPECT_EQ("",
+                    differences(values_of(db), values_of(da), v * test::max_abs(values_of(da))));
+        }
 }
 
 // cases.md "AMP loss": a plain f16 sum passes 65504.
