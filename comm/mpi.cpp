@@ -122,6 +122,13 @@ int MpiSession::local_rank() const { return impl_->local_rank; }
 int MpiSession::local_size() const { return impl_->local_size; }
 const std::string& MpiSession::host() const { return impl_->host; }
 ThreadLevel MpiSession::thread_level() const { return impl_->level; }
+std::string MpiSession::library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  BORA_MPI(MPI_Get_library_version(text, &length));
+  const std::string all(text, static_cast<size_t>(length));
+  return all.substr(0, all.find_first_of("\n,"));
+}
 
 void MpiSession::abort(int code) const {
   std::fflush(nullptr);

@@ -32,6 +32,8 @@ class MpiSession {
   int local_size() const;
   const std::string& host() const;
   ThreadLevel thread_level() const;
+  /// The MPI library in its own words, one line.
+  static std::string library();
 
   /// Ends all ranks of the world with this exit code.
   [[noreturn]] void abort(int code) const;

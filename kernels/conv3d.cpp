@@ -190,5 +190,6 @@ void channel_sum(Stream, const Tensor& dy, GradientMode mode, Tensor& db) {
 }
 
 std::vector<std::string> conv3d_implementations() { return cpu::conv3d_implementations(); }
+std::string conv3d_library() { return cpu::conv3d_library(); }
 
 }  // namespace bora::kernels

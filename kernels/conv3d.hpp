@@ -66,4 +66,7 @@ void channel_sum(Stream stream, const Tensor& dy, GradientMode mode, Tensor& db)
 /// that none is a reference implementation.
 std::vector<std::string> conv3d_implementations();
 
+/// The library behind the CPU convolutions and its version, "oneDNN 2.6.3".
+std::string conv3d_library();
+
 }  // namespace bora::kernels

@@ -17,6 +17,7 @@ struct EvaluateConfig {
   std::string root;
   std::string output = "evaluation.csv";
   double hit_threshold = 0.5;
+  bool mirror = false;
   static constexpr auto fields() {
     return std::tuple{
         field("checkpoint", &EvaluateConfig::checkpoint,
@@ -27,7 +28,9 @@ struct EvaluateConfig {
         field("output", &EvaluateConfig::output,
               "the table, one row per case, predictor and region"),
         field("hit_threshold", &EvaluateConfig::hit_threshold, "m/s: an error up to this is a hit",
-              positive)};
+              positive),
+        field("mirror", &EvaluateConfig::mirror,
+              "average with the prediction of the case mirrored in y")};
   }
 };
 
@@ -59,7 +62,8 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args) 
     throw UsageError("evaluate: the run has no " + config.part +
                      " cases; choose another --part (split.test of the run was " +
                      std::to_string(trained.config.split.test) + ")");
-  const std::vector<Score> scores = evaluate(trained, cases, part, config.hit_threshold, *ranks);
+  const std::vector<Score> scores = evaluate(trained, cases, part, config.hit_threshold,
+                                             mirror_mode(config.mirror, trained), *ranks);
   ranks->agree("writing " + config.output, [&] {
     if (session.rank() == 0) write_scores(config.output, scores);
   });

@@ -13,6 +13,7 @@
 #include "apps/unet3d/regions.hpp"
 #include "apps/unet3d/trivial.hpp"
 #include "core/tape.hpp"
+#include "data/augment.hpp"
 #include "data/csv.hpp"
 #include "data/sampler.hpp"
 
@@ -41,12 +42,32 @@ Tensor physical_target(const data::Sample& sample) {
 
 }  // namespace
 
-Tensor predict_field(TrainedModel& trained, const data::Sample& sample) {
+Mirror mirror_mode(bool wanted, const TrainedModel& trained) {
+  if (wanted && !trained.config.data.augment.flip_y)
+    throw UsageError("--mirror: the run of " + trained.path +
+                     " did not train on mirrored cases (data.augment.flip_y)");
+  return wanted ? Mirror::average : Mirror::no;
+}
+
+Tensor predict_field(TrainedModel& trained, const data::Sample& sample, Mirror mirror) {
   const NoGrad no_grad;
   trained.model->set_training(false);
   const Shape s = sample.input.shape();
-  Tensor y =
-      trained.model->forward(sample.input.reshape({1, s[0], s[1], s[2], s[3]})).detach().clone();
+  const auto forward = [&](const Tensor& input) {
+    return trained.model->forward(input.reshape({1, s[0], s[1], s[2], s[3]})).detach();
+  };
+  Tensor y = forward(sample.input).clone();
+  if (mirror == Mirror::average) {
+    data::Sample other = sample;
+    data::vary(other, {.flip_y = true});
+    const Tensor image = forward(other.input);
+    const float* m = image.data<float>();
+    float* values = y.data<float>();
+    for (int64_t i = 0; i < y.numel(); ++i) {
+      const int64_t k = i % s[2], j = i / s[2] % s[1], x = i / s[2] / s[1];
+      values[i] = 0.5f * (values[i] + m[(x * s[1] + s[1] - 1 - j) * s[2] + k]);
+    }
+  }
   data::denormalise(y, sample.scaling);
   y = y.reshape({s[0], s[1], s[2]});
   // Inside buildings there is no wind, whatever the network says.
@@ -58,7 +79,7 @@ Tensor predict_field(TrainedModel& trained, const data::Sample& sample) {
 }
 
 std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const data::Dataset& which,
-                            double hit_threshold, Collective& ranks) {
+                            double hit_threshold, Mirror mirror, Collective& ranks) {
   BORA_CHECK(which.size() > 0, "evaluate: there is no case to evaluate");
   std::optional<TrivialPredictors> fit;
   ranks.agree("fitting the trivial predictors", [&] {
@@ -91,7 +112,7 @@ std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const dat
       const auto masks = region_masks(sample.region, building_cells(sample), cases.heights(sample));
       for (int p = 0; p < kPredictors; ++p) {
         const Tensor field =
-            p == 0 ? predict_field(trained, sample) : trivial[static_cast<size_t>(p - 1)];
+            p == 0 ? predict_field(trained, sample, mirror) : trivial[static_cast<size_t>(p - 1)];
         BORA_CHECK(field.shape() == target.shape(), "case ", sample.name, " has shape ",
                    target.shape(), ", the predictors have ", field.shape());
         for (int r = 0; r < kRegions; ++r) {

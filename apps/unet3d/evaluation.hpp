@@ -19,14 +19,21 @@ struct Score {
   kernels::ErrorSums sums;
 };
 
+/// Whether a prediction is the mean of that of the case and that of its mirror image in y, mirrored
+/// back.
+enum class Mirror { no, average };
+/// Mirror::average for `wanted`; throws UsageError if the run did not train on mirrored cases:
+/// their labels would be false.
+Mirror mirror_mode(bool wanted, const TrainedModel& trained);
+
 /// Scores every case of `which`, shared among the ranks; all ranks get all rows, in the order case,
 /// predictor, region, pooled rows last.  The same numbers for any number of ranks: each case is
 /// scored on one rank, and the sums are joined in case order.
 std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const data::Dataset& which,
-                            double hit_threshold, Collective& ranks);
+                            double hit_threshold, Mirror mirror, Collective& ranks);
 
 /// The network's field of one sample in m/s: (X, Y, Z) f32, 0 in buildings.
-Tensor predict_field(TrainedModel& trained, const data::Sample& sample);
+Tensor predict_field(TrainedModel& trained, const data::Sample& sample, Mirror mirror = Mirror::no);
 
 /// One row a score; columns: case, predictor, region, cells, mae, rmse, relative_l2, mre,
 /// nrmse, hit_rate, r2, max_error.

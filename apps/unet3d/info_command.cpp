@@ -7,6 +7,8 @@
 #include "comm/communicator.hpp"
 #include "core/backend.hpp"
 #include "core/build_info.hpp"
+#include "data/hdf5.hpp"
+#include "kernels/conv3d.hpp"
 #include "nn/parameter_arena.hpp"
 
 namespace bora::unet3d {
@@ -60,6 +62,8 @@ int info_command(MpiSession& session, const std::vector<std::string>& args) {
       "ranks");
   if (session.rank() != 0) return 0;
   std::printf("%s\n", build_info_text().c_str());
+  std::printf("packages: %s; %s; HDF5 %s\n", MpiSession::library().c_str(),
+              kernels::conv3d_library().c_str(), data::hdf5::library_version().c_str());
   std::printf("MPI thread level: %s\n", name_of(session.thread_level()));
   std::printf("devices: cpu%s\n", has_backend(DeviceType::cuda)
                                       ? ", cuda"

@@ -20,6 +20,7 @@ struct PredictConfig {
   std::string truth;
   std::string picture;
   double height = 10.0;
+  bool mirror = false;
   static constexpr auto fields() {
     return std::tuple{
         field("checkpoint", &PredictConfig::checkpoint, "the network: best.h5 or last.h5 of a run"),
@@ -30,7 +31,9 @@ struct PredictConfig {
         field("picture", &PredictConfig::picture,
               "PNG of truth, prediction and error; wants --truth"),
         field("height", &PredictConfig::height,
-              "metres above ground of the picture's horizontal slice", at_least(0))};
+              "metres above ground of the picture's horizontal slice", at_least(0)),
+        field("mirror", &PredictConfig::mirror,
+              "average with the prediction of the case mirrored in y")};
   }
 };
 
@@ -59,7 +62,7 @@ void predict_one(const PredictConfig& c, TrainedModel& trained, const std::strin
   data::WindDataset dataset(trained.config.data, {files});
   dataset.normaliser() = trained.normaliser;
   const data::Sample sample = dataset.read(0, data::WindowChoice::centred());
-  const Tensor field = predict_field(trained, sample);
+  const Tensor field = predict_field(trained, sample, mirror_mode(c.mirror, trained));
   const std::string path = output_path(c, files.name);
   data::write_prediction(
       path, trained.config.data, files,

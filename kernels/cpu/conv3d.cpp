@@ -135,4 +135,9 @@ void set_bf16_path(Bf16Path path) { g_bf16_path = path; }
 
 std::vector<std::string> conv3d_implementations() { return conv_plan_log(); }
 
+std::string conv3d_library() {
+  const dnnl_version_t* v = dnnl_version();
+  return detail::join("oneDNN ", v->major, ".", v->minor, ".", v->patch);
+}
+
 }  // namespace bora::kernels::cpu

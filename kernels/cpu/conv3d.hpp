@@ -18,6 +18,7 @@ void conv3d_backward_weights(const Conv3dAttributes& a, const Tensor& x, const T
                              GradientMode mode, Tensor& dw);
 void channel_sum(const Tensor& dy, GradientMode mode, Tensor& db);
 std::vector<std::string> conv3d_implementations();
+std::string conv3d_library();
 
 /// How bf16 is computed: `automatic` natively where the processor has bf16 instructions, else
 /// through f32.

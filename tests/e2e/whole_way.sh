@@ -46,4 +46,5 @@ mpirun -n 2 "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/ma
   fail "not every mask has a prediction"
 "$bin/unet3d" info >"$work/info" || fail "info"
 grep -q "5428801 parameters" "$work/info" || fail "info does not count the parameters"
+grep -q "packages: .*oneDNN.*HDF5" "$work/info" || fail "info does not name the packages"
 echo "whole way: all as it should be"
