@@ -71,7 +71,8 @@ struct Conv3dOptions {
 /// Cross-correlation: y[n,o] = b[o] + sum w[o,k,i] x[n, o*stride - padding + k*dilation, i].
 /// x (N, D, H, W, I); w (O, kD, kH, kW, I/groups); b (O) or undefined; returns (N, D', H', W', O),
 /// D' = (D + 2 padding - dilation (kD - 1) - 1) / stride + 1, rounded down.  Saves x and w.
-/// f32, bf16 on the CPU: oneDNN; f64 and f16: own reference loops (exact, slow).
+/// On the CPU: f32 by oneDNN; bf16 too where there are bf16 instructions; f16, and bf16 elsewhere,
+/// through f32 scratch; f64 by reference loops.
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv3dOptions& options = {});
 /// The adjoint of conv3d with respect to x.  x (N, D, H, W, I); w (I, kD, kH, kW, O/groups); b (O)
 /// or undefined; returns (N, D', H', W', O), D' = (D - 1) stride - 2 padding + dilation (kD - 1) +
