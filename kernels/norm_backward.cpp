@@ -40,16 +40,17 @@ void sums_cpu(const NormShape& shape, const Act& act, const NormInput& in, const
   Tensor parts = Tensor::empty({shape.samples, plan.slabs, 2 * n_channels}, DType::f64);
   double* const partial = parts.data<double>();
   for_each_slab(shape.samples, plan, false, [&](int64_t n, int64_t slab) {
-    std::vector<A> work(static_cast<size_t>((NormLanes<A>::kArrays + 2) * n_lanes));
-    const NormLanes<A> f(shape, in, n, n_lanes, work.data());
-    A* const s1 = work.data() + NormLanes<A>::kArrays * n_lanes;
-    A* const s2 = s1 + n_lanes;
+    LaneArrays<A> arrays(NormLanes<A>::kArrays + 2, n_lanes);
+    const NormLanes<A> f(shape, in, n, n_lanes, arrays);
+    A* const s1 = arrays[NormLanes<A>::kArrays];
+    A* const s2 = arrays[NormLanes<A>::kArrays + 1];
     double* const own = partial + (n * plan.slabs + slab) * 2 * n_channels;
     std::fill_n(own, 2 * n_channels, 0.0);
     for (int64_t row = plan.slab_begin(slab); row < plan.slab_end(slab); row += plan.tile_rows) {
       const int64_t begin = (n * shape.rows + row) * n_channels;
       const int64_t end = begin + std::min(plan.tile_rows, plan.slab_end(slab) - row) * n_channels;
-      std::fill_n(s1, 2 * n_lanes, A(0));
+      std::fill_n(s1, n_lanes, A(0));
+      std::fill_n(s2, n_lanes, A(0));
       for (int64_t i = begin; i < end; i += n_lanes)
         sums_run<T, kResidual, kStore>(x + i, kResidual ? residual + i : nullptr, dy + i,
                                        kStore ? dz + i : nullptr, std::min(n_lanes, end - i), f, s1,
@@ -89,10 +90,10 @@ void apply_cpu(const NormShape& shape, const Act& act, const NormInput& in, cons
   const A* const factors = coefficients.data<A>();
   T* const dx = dx_tensor.data<T>();
   for_each_slab(shape.samples, plan, true, [&](int64_t n, int64_t slab) {
-    std::vector<A> work(static_cast<size_t>((NormLanes<A>::kArrays + 2) * n_lanes));
-    const NormLanes<A> f(shape, in, n, n_lanes, work.data());
-    A* const c0 = work.data() + NormLanes<A>::kArrays * n_lanes;
-    A* const c1 = c0 + n_lanes;
+    LaneArrays<A> arrays(NormLanes<A>::kArrays + 2, n_lanes);
+    const NormLanes<A> f(shape, in, n, n_lanes, arrays);
+    A* const c0 = arrays[NormLanes<A>::kArrays];
+    A* const c1 = arrays[NormLanes<A>::kArrays + 1];
     for (int64_t c = 0; c < shape.channels; ++c) {
       const A* const k = factors + (n * shape.groups + c / shape.group_channels()) * 2;
       c0[c] = k[0];

@@ -37,8 +37,8 @@ void forward_cpu(const NormShape& shape, const Act& act, const NormInput& in, Te
   const T* const residual = in.residual.defined() ? in.residual.data<T>() : nullptr;
   T* const out = y.data<T>();
   for_each_slab(shape.samples, plan, true, [&](int64_t n, int64_t slab) {
-    std::vector<A> work(static_cast<size_t>(NormLanes<A>::kArrays * plan.lanes));
-    const NormLanes<A> f(shape, in, n, plan.lanes, work.data());
+    LaneArrays<A> arrays(NormLanes<A>::kArrays, plan.lanes);
+    const NormLanes<A> f(shape, in, n, plan.lanes, arrays);
     const int64_t begin = (n * shape.rows + plan.slab_begin(slab)) * shape.channels;
     const int64_t end = (n * shape.rows + plan.slab_end(slab)) * shape.channels;
     for (int64_t i = begin; i < end; i += plan.lanes)

@@ -44,6 +44,26 @@ struct LanePlan {
   int64_t slab_end(int64_t slab) const { return std::min((slab + 1) * slab_rows, rows); }
 };
 
+/// Per-lane arrays, each from the start of a cache line on: a vector that straddles two lines costs
+/// twice, and more where it was just stored.
+template <class A>
+class LaneArrays {
+ public:
+  LaneArrays(int64_t n_arrays, int64_t lanes)
+      : stride_((lanes + kLine - 1) / kLine * kLine),
+        storage_(static_cast<size_t>(n_arrays * stride_ + kLine)) {
+    const auto address = reinterpret_cast<uintptr_t>(storage_.data());
+    first_ = storage_.data() + (64 - address % 64) % 64 / sizeof(A);
+  }
+  A* operator[](int64_t i) { return first_ + i * stride_; }
+
+ private:
+  static constexpr int64_t kLine = 64 / sizeof(A);
+  int64_t stride_;
+  std::vector<A> storage_;
+  A* first_;
+};
+
 /// Adds the lanes of each channel by halves (pairwise); the result is in sums[0 .. channels).
 template <class A>
 void fold_lanes(A* sums, int64_t lanes, int64_t channels) {
@@ -66,9 +86,10 @@ struct NormLanes {
   static constexpr int64_t kArrays = 3;
   A *mean, *scale, *shift;
 
-  /// `work` has kArrays * lanes elements.
-  NormLanes(const NormShape& shape, const NormInput& in, int64_t sample, int64_t lanes, A* work)
-      : mean(work), scale(mean + lanes), shift(scale + lanes) {
+  /// Uses the first kArrays of `arrays`.
+  NormLanes(const NormShape& shape, const NormInput& in, int64_t sample, int64_t lanes,
+            LaneArrays<A>& arrays)
+      : mean(arrays[0]), scale(arrays[1]), shift(arrays[2]) {
     const A* const statistics = in.statistics.data<A>() + sample * shape.groups * 3;
     const A* const gamma = in.gamma.data<A>();
     const A* const beta = in.beta.data<A>();

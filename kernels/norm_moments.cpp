@@ -11,12 +11,12 @@ namespace {
 /// Moments of rows [begin, end) of one sample to mean[channels], m2[channels].
 template <class T>
 void slab_moments(const T* x, const LanePlan& plan, int64_t begin, int64_t end, double* mean,
-                  double* m2, std::vector<acc_t<T>>& work) {
+                  double* m2, LaneArrays<acc_t<T>>& arrays) {
   using A = acc_t<T>;
   const int64_t n_lanes = plan.lanes, n_channels = plan.channels;
-  A* const shift = work.data();
-  A* const s1 = shift + n_lanes;
-  A* const s2 = s1 + n_lanes;
+  A* const shift = arrays[0];
+  A* const s1 = arrays[1];
+  A* const s2 = arrays[2];
   double before = 0.0;  // rows so far
   for (int64_t row = begin; row < end; row += plan.tile_rows) {
     const int64_t n_rows = std::min(plan.tile_rows, end - row);
@@ -38,7 +38,8 @@ void slab_moments(const T* x, const LanePlan& plan, int64_t begin, int64_t end, 
       for (int64_t c = 0; c < n_channels; ++c) shift[c] = static_cast<A>(mean[c]);
     }
     spread_lanes(shift, n_lanes, n_channels);
-    std::fill_n(s1, 2 * n_lanes, A(0));
+    std::fill_n(s1, n_lanes, A(0));
+    std::fill_n(s2, n_lanes, A(0));
     for (int64_t i = 0; i < n; i += n_lanes) {
       const int64_t length = std::min(n_lanes, n - i);
       const T* const run = tile + i;
@@ -89,10 +90,10 @@ void moments_cpu(const NormShape& shape, const Tensor& x, Tensor& moments) {
     return;
   }
   for_each_slab(shape.samples, plan, false, [&](int64_t n, int64_t slab) {
-    std::vector<acc_t<T>> work(static_cast<size_t>(3 * plan.lanes));
+    LaneArrays<acc_t<T>> arrays(3, plan.lanes);
     double* const own = partial + (n * plan.slabs + slab) * 2 * n_channels;
     slab_moments(data + n * shape.rows * n_channels, plan, plan.slab_begin(slab),
-                 plan.slab_end(slab), own, own + n_channels, work);
+                 plan.slab_end(slab), own, own + n_channels, arrays);
   });
   for (int64_t n = 0; n < shape.samples; ++n) {
     double* const row = out + n * width;
