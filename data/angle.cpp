@@ -4,23 +4,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
+#include <optional>
 
 #include "core/error.hpp"
 
 namespace bora::data {
 
-AnglePatterns::AnglePatterns(const std::vector<std::string>& patterns) : texts_(patterns) {
-  for (const std::string& text : patterns) {
-    try {
-      patterns_.emplace_back(text, std::regex::ECMAScript);
-    } catch (const std::regex_error& e) {
-      throw UsageError("angle pattern '" + text + "' is not a regular expression: " + e.what());
-    }
-    if (patterns_.back().mark_count() != 1)
-      throw UsageError("angle pattern '" + text + "' has " +
-                       std::to_string(patterns_.back().mark_count()) +
-                       " groups, wanted one, around the number");
-  }
+AnglePatterns::AnglePatterns(const std::vector<std::string>& patterns) {
+  for (const std::string& text : patterns) patterns_.emplace_back("angle pattern", text);
 }
 
 std::vector<std::string> AnglePatterns::defaults() {
@@ -30,18 +21,18 @@ std::vector<std::string> AnglePatterns::defaults() {
 }
 
 double AnglePatterns::parse(const std::string& name) const {
-  for (size_t i = 0; i < patterns_.size(); ++i) {
-    std::smatch match;
-    if (!std::regex_search(name, match, patterns_[i])) continue;
-    const std::string number = match[1].str();
+  for (const NamePattern& pattern : patterns_) {
+    const std::optional<std::string> number = pattern.find(name);
+    if (!number) continue;
     char* end = nullptr;
-    const double degrees = std::strtod(number.c_str(), &end);
-    BORA_CHECK(!number.empty() && *end == '\0' && std::isfinite(degrees), "'", name, "': pattern '",
-               texts_[i], "' found '", number, "', which is not a number of degrees");
+    const double degrees = std::strtod(number->c_str(), &end);
+    BORA_CHECK(!number->empty() && *end == '\0' && std::isfinite(degrees), "'", name,
+               "': pattern '", pattern.text(), "' found '", *number,
+               "', which is not a number of degrees");
     return degrees;
   }
   std::string list;
-  for (const std::string& text : texts_) list += (list.empty() ? "" : "  ") + text;
+  for (const NamePattern& pattern : patterns_) list += (list.empty() ? "" : "  ") + pattern.text();
   BORA_FAIL("'", name, "': no wind angle in the name; patterns tried: ", list);
 }
 

@@ -2,9 +2,10 @@
 // Wind angles: out of file names, and as a direction.
 #pragma once
 
-#include <regex>
 #include <string>
 #include <vector>
+
+#include "data/name_pattern.hpp"
 
 namespace bora::data {
 
@@ -24,8 +25,7 @@ class AnglePatterns {
   double parse(const std::string& name) const;
 
  private:
-  std::vector<std::string> texts_;
-  std::vector<std::regex> patterns_;
+  std::vector<NamePattern> patterns_;
 };
 
 /// (cos, sin) of an angle in degrees, exact at multiples of 90, also beyond one turn.

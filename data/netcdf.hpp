@@ -66,8 +66,8 @@ class NetcdfFile {
 };
 
 /// Writes a NetCDF-4 file: dimensions with coordinates, variables, attributes.  Nothing is at
-/// `path` before close(), which puts the finished file there in one step; without close() nothing
-/// stays behind.
+/// `path` before close(), which puts the finished file there by a rename (no sync to the disk);
+/// without close() nothing stays behind.
 class NetcdfWriter {
  public:
   explicit NetcdfWriter(const std::string& path);

@@ -1,15 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
-#include <cmath>
+#include <atomic>
+#include <filesystem>
 #include <limits>
 
 #include "core/error.hpp"
-#include "data/atomic_file.hpp"
 #include "data/hdf5_scales.hpp"
 #include "data/netcdf.hpp"
 #include "data/permute.hpp"
 
 namespace bora::data {
+
+namespace {
+
+/// Beside the target, and of nobody else: host, process and a count.
+std::string temporary_name(const std::string& path) {
+  static std::atomic<int64_t> count{0};
+  char host[256] = {};
+  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  return bora::detail::join(path, ".tmp-", host, "-", ::getpid(), "-", ++count);
+}
+
+}  // namespace
 
 struct NetcdfWriter::Impl {
   struct Entry {
@@ -18,7 +32,15 @@ struct NetcdfWriter::Impl {
     std::vector<std::string> dimensions;
   };
   explicit Impl(const std::string& path)
-      : target(path), atomic(path), file(hdf5::File::create(atomic.temporary_path())) {}
+      : target(path), temporary(temporary_name(path)), file(hdf5::File::create(temporary)) {}
+  ~Impl() {
+    if (committed) return;
+    variables.clear();
+    scales.clear();
+    file = hdf5::File();
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+  }
 
   Entry* find(std::vector<Entry>& list, const std::string& name) {
     const auto it =
@@ -37,8 +59,8 @@ struct NetcdfWriter::Impl {
                "' is written twice");
   }
 
-  std::string target;
-  AtomicFile atomic;
+  std::string target, temporary;
+  bool committed = false;
   hdf5::File file;
   std::vector<Entry> scales, variables;
 };
@@ -98,7 +120,12 @@ void NetcdfWriter::close() {
   impl_->variables.clear();
   impl_->scales.clear();
   impl_->file.close();
-  impl_->atomic.commit();
+  // Renamed, but not synced as a checkpoint is: a prediction can be made again, and hundreds of
+  // them must not wait for the disk one by one.
+  std::error_code code;
+  std::filesystem::rename(impl_->temporary, impl_->target, code);
+  BORA_CHECK(!code, "renaming '", impl_->temporary, "' to '", impl_->target, "': ", code.message());
+  impl_->committed = true;
 }
 
 namespace {

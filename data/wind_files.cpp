@@ -10,11 +10,12 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <regex>
+#include <optional>
 #include <sstream>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/name_pattern.hpp"
 #include "data/netcdf.hpp"
 
 namespace bora::data {
@@ -31,31 +32,17 @@ bool ends_with(const std::string& text, const std::string& end) {
 /// What the configuration says about names, compiled once.
 struct Names {
   AnglePatterns angles;
-  std::regex layout;
-  std::string layout_text;
-  explicit Names(const WindFilesConfig& config)
-      : angles(config.angle_patterns), layout_text(config.layout_pattern) {
-    if (layout_text.empty()) return;
-    try {
-      layout = std::regex(layout_text);
-    } catch (const std::regex_error& e) {
-      throw UsageError("layout_pattern '" + layout_text +
-                       "' is not a regular expression: " + e.what());
-    }
-    if (layout.mark_count() != 1)
-      throw UsageError("layout_pattern '" + layout_text + "' has " +
-                       std::to_string(layout.mark_count()) + " groups, wanted one");
+  std::optional<NamePattern> layout;
+  explicit Names(const WindFilesConfig& config) : angles(config.angle_patterns) {
+    if (!config.layout_pattern.empty()) layout.emplace("layout_pattern", config.layout_pattern);
   }
   void apply(WindCase& c) const {
     c.angle_deg = angles.empty() ? std::numeric_limits<double>::quiet_NaN() : angles.parse(c.name);
-    if (layout_text.empty()) {
-      c.group = c.name;
-      return;
-    }
-    std::smatch match;
-    BORA_CHECK(std::regex_search(c.name, match, layout), "'", c.name,
-               "': no layout in the name; layout_pattern is ", layout_text);
-    c.group = match[1].str();
+    c.group = c.name;
+    if (!layout) return;
+    const std::optional<std::string> group = layout->find(c.name);
+    BORA_CHECK(group, "'", c.name, "': no layout in the name; layout_pattern is ", layout->text());
+    c.group = *group;
   }
 };
 
@@ -66,21 +53,24 @@ std::map<std::string, std::vector<std::string>> list_folder(const std::string& r
                                                             std::vector<std::string>& problems) {
   const fs::path path = fs::path(root) / folder;
   std::error_code code;
-  BORA_CHECK(
-      fs::is_directory(path, code), "data folder '", path.string(), "' does not exist",
-      code && code != std::errc::no_such_file_or_directory ? " (" + code.message() + ")" : "");
+  BORA_CHECK(fs::is_directory(path, code), "data folder '", path.string(), "' does not exist",
+             code && code != std::errc::no_such_file_or_directory
+                 ? bora::detail::join(" (", code.message(), ")")
+                 : std::string());
   const std::string extension = fs::path(suffix).extension().string();
   std::map<std::string, std::vector<std::string>> files;
   const auto options = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator it(path, options, code), end; it != end;
        it.increment(code)) {
     BORA_CHECK(!code, "cannot list '", path.string(), "': ", code.message());
-    if (it->is_directory(code)) continue;
+    std::error_code ignored;  // a link to nothing is looked into later, and named
+    if (it->is_directory(ignored)) continue;
     const std::string name = it->path().filename().string();
     if (ends_with(name, suffix))
       files[name.substr(0, name.size() - suffix.size())].push_back(it->path().string());
     else if (it->path().extension() == extension)
-      problems.push_back("'" + it->path().string() + "' is not called <case>" + suffix);
+      problems.push_back(
+          bora::detail::join("'", it->path().string(), "' is not called <case>", suffix));
   }
   BORA_CHECK(!code, "cannot list '", path.string(), "': ", code.message());
   for (auto& [name, paths] : files) std::sort(paths.begin(), paths.end());
