@@ -132,6 +132,7 @@ struct Config {
   LoaderConfig loader;
   OutputConfig output;
   bool resume = false;
+  bool overwrite = false;
   static constexpr auto fields() {
     return std::tuple{
         field("model", &Config::model, "The network"),
@@ -142,7 +143,9 @@ struct Config {
         field("train", &Config::train, "The run"),
         field("loader", &Config::loader, "Reading ahead"),
         field("output", &Config::output, "What is written"),
-        field("resume", &Config::resume, "go on from the last checkpoint of output.dir")};
+        field("resume", &Config::resume, "go on from the last checkpoint of output.dir"),
+        field("overwrite", &Config::overwrite,
+              "begin anew in an output.dir that holds a run, whose files are removed")};
   }
 };
 

@@ -34,6 +34,27 @@ struct EvaluateConfig {
   }
 };
 
+/// "Never trained on" must be true: the split is made from the names in the folder, which may have
+/// changed since the run.
+void require_same_split(const TrainedModel& trained, const Cases& cases) {
+  const auto compare = [&](const char* part, const std::vector<std::string>& then,
+                           const data::Dataset& now) {
+    const auto n_then = static_cast<int64_t>(then.size());
+    for (int64_t i = 0; i < std::max(now.size(), n_then); ++i) {
+      const std::string before = i < n_then ? then[static_cast<size_t>(i)] : "(none)";
+      const std::string today = i < now.size() ? now.name(i) : "(none)";
+      if (before != today)
+        throw UsageError(detail::join("evaluate: the cases in ", trained.config.data.root,
+                                      " are not those of the run: ", part, " case ", i, " was ",
+                                      before, ", now ", today,
+                                      ". Give the run's own folder, or --part=all for other data"));
+    }
+  };
+  compare("training", trained.training, cases.training());
+  compare("validation", trained.validation, cases.validation());
+  compare("test", trained.test, cases.test());
+}
+
 }  // namespace
 
 int evaluate_command(MpiSession& session, const std::vector<std::string>& args) {
@@ -57,6 +78,12 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args) 
   ranks->agree("loading " + config.checkpoint, [&] { trained = load_trained(config.checkpoint); });
   if (!config.root.empty()) trained.config.data.root = config.root;
   const Cases cases(trained.config.data, trained.config.split, *ranks, &trained.normaliser);
+  if (config.part != "all") require_same_split(trained, cases);
+  if (trained.normaliser.mode() == data::NormMode::per_sample && session.rank() == 0)
+    log_warn(
+        "the network was trained with per_sample normalisation: its fields are scaled with each "
+        "truth's own mean and "
+        "sigma, which no prediction of a new case has");
   const data::Dataset& part = cases.part(config.part);
   if (part.size() == 0)
     throw UsageError("evaluate: the run has no " + config.part +

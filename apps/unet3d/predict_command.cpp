@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
@@ -58,7 +59,15 @@ std::string output_path(const PredictConfig& c, const std::string& case_name) {
 }
 
 void predict_one(const PredictConfig& c, TrainedModel& trained, const std::string& mask) {
+  if (trained.normaliser.mode() == data::NormMode::per_sample && c.truth.empty())
+    throw UsageError(
+        "predict: " + trained.path +
+        " was trained with per_sample normalisation, so a field without its truth has no "
+        "scale in m/s; train with data.normalisation=global");
   const data::WindCase files = data::open_wind_case(trained.config.data, mask, c.truth);
+  if (!c.truth.empty() &&
+      !std::filesystem::path(c.truth).filename().string().starts_with(files.name))
+    log_warn("the truth ", c.truth, " has another name than the mask's case ", files.name);
   data::WindDataset dataset(trained.config.data, {files});
   dataset.normaliser() = trained.normaliser;
   const data::Sample sample = dataset.read(0, data::WindowChoice::centred());
@@ -67,12 +76,23 @@ void predict_one(const PredictConfig& c, TrainedModel& trained, const std::strin
   data::write_prediction(
       path, trained.config.data, files,
       data::put_back(field, sample.window, std::numeric_limits<double>::quiet_NaN()),
-      {{"predicted_by", build_info_text()},
+      {{"solver", "none: predicted by a neural network"},
+       {"predicted_by", build_info_text()},
        {"checkpoint", trained.path + ", " + std::to_string(trained.updates) + " updates"}});
   log_info("prediction: ", path);
   if (!c.picture.empty()) {
     draw_prediction(c.picture, trained.config.data, files, sample, field, c.height);
     log_info("picture: ", c.picture);
+  }
+}
+
+/// Two masks of one file name would write one file.
+void check_names(const std::vector<std::string>& masks) {
+  std::map<std::string, std::string> seen;
+  for (const std::string& mask : masks) {
+    const auto [it, fresh] = seen.emplace(std::filesystem::path(mask).filename().string(), mask);
+    if (!fresh)
+      throw UsageError("predict: " + it->second + " and " + mask + " would write the same file");
   }
 }
 
@@ -90,6 +110,7 @@ int predict_command(MpiSession& session, const std::vector<std::string>& args) {
     return 0;
   }
   check(config, given.positionals);
+  check_names(given.positionals);
   apps::set_compute_threads(session.local_size());
   const std::unique_ptr<Collective> ranks = make_communicator(session);
   TrainedModel trained;

@@ -67,6 +67,9 @@ TrainedModel load_trained(const std::string& path) {
       trained.normaliser.state(reader);
     }
     trained.updates = reader.peek<int64_t>("updates");
+    trained.training = reader.peek<std::vector<std::string>>("cases.training");
+    trained.validation = reader.peek<std::vector<std::string>>("cases.validation");
+    trained.test = reader.peek<std::vector<std::string>>("cases.test");
     reader.finish(data::Unread::allow);
   });
   trained.model->set_training(false);

@@ -34,6 +34,8 @@ struct TrainedModel {
   data::Normaliser normaliser;
   std::string path;
   int64_t updates = 0;
+  /// Names of the cases of each part of the run's split.
+  std::vector<std::string> training, validation, test;
 };
 /// Throws Error naming the file if it is missing, damaged, or no checkpoint of this program.
 TrainedModel load_trained(const std::string& path);

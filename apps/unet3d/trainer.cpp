@@ -2,6 +2,7 @@
 #include "apps/unet3d/trainer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
@@ -37,6 +38,35 @@ kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& 
   data::denormalise(p, batch.scalings.at(0));
   data::denormalise(t, batch.scalings.at(0));
   return case_errors(p, t, batch.region, 0.5);
+}
+
+/// What a run leaves in its folder.
+constexpr std::array kRunFiles{"metrics.jsonl", "config.toml", "best.h5", "last.h5",
+                               "last.prev.h5"};
+
+/// A folder holds one run: a second one in it would mix their checkpoints.
+void claim_folder(const Config& config) {
+  namespace fs = std::filesystem;
+  const std::string& dir = config.output.dir;
+  std::error_code failure;
+  fs::create_directories(dir, failure);
+  BORA_CHECK(!failure, "cannot make the folder ", dir, ": ", failure.message());
+  if (config.resume) return;
+  for (const char* name : kRunFiles) {
+    const std::string path = dir + "/" + name;
+    if (!fs::exists(path)) continue;
+    if (!config.overwrite)
+      throw UsageError("output.dir " + dir + " holds a run already (" + name +
+                       "): --resume goes on with it, --overwrite removes it and begins anew");
+    fs::remove(path, failure);
+    BORA_CHECK(!failure, "cannot remove ", path, ": ", failure.message());
+  }
+}
+
+/// The settings that make the same run again: how this one was started is not among them.
+std::string settings_text(Config config) {
+  config.resume = config.overwrite = false;
+  return config_text(config);
 }
 
 }  // namespace
@@ -82,11 +112,8 @@ Trainer::Trainer(const Config& config, Collective& ranks)
       [this](int64_t index) { return cases_->training().name(index); });
   for (const std::string& name : loss_names(config.loss)) window_sums_.declare(name);
   const std::string dir = config.output.dir;
-  ranks.agree("making " + dir, [&] {
-    if (!main()) return;
-    std::error_code failure;
-    std::filesystem::create_directories(dir, failure);
-    BORA_CHECK(!failure, "cannot make the folder ", dir, ": ", failure.message());
+  ranks.agree("preparing " + dir, [&] {
+    if (main()) claim_folder(config);
   });
   resume();
   std::vector<Tensor*> everything;
@@ -95,7 +122,7 @@ Trainer::Trainer(const Config& config, Collective& ranks)
   for (const nn::NamedBuffer& b : nn::named_buffers(*model_)) everything.push_back(b.buffer);
   broadcast_buffers(ranks, everything);
   if (main()) {
-    data::write_file_atomic(dir + "/config.toml", config_text(config_));
+    data::write_file_atomic(dir + "/config.toml", settings_text(config_));
     const std::string log = dir + "/metrics.jsonl";
     if (config.resume) data::truncate_after(log, "update", static_cast<double>(updates()));
     metrics_log_ = std::make_unique<data::JsonlWriter>(
@@ -147,8 +174,11 @@ void Trainer::run() {
   if (position_.data.position > 0) save_last();  // inside an epoch
   if (main())
     progress_.line("trained " + std::to_string(updates()) + " updates in " +
-                   apps::duration_text(now_s() - run_begin_s_) + "; best validation loss " +
-                   brief(position_.best) + " after epoch " + std::to_string(position_.best_epoch));
+                   apps::duration_text(now_s() - run_begin_s_) +
+                   (position_.best_epoch < 0
+                        ? std::string("; not validated yet")
+                        : "; best validation loss " + brief(position_.best) + " after epoch " +
+                              std::to_string(position_.best_epoch)));
 }
 
 void Trainer::train_epoch() {
@@ -162,7 +192,10 @@ void Trainer::train_epoch() {
     train_window(samples);
     position_.data.position += samples;
     if (position_.data.position == n) position_.data = {epoch + 1, 0};
-    if (config_.output.checkpoint_updates > 0 && updates() % config_.output.checkpoint_updates == 0)
+    // At the end of an epoch its validation comes first: a checkpoint between the two would lose
+    // it.
+    if (config_.output.checkpoint_updates > 0 && position_.data.position > 0 &&
+        updates() % config_.output.checkpoint_updates == 0)
       save_last();
   }
 }
@@ -278,10 +311,10 @@ bool Trainer::validate() {
       const Loss loss = compute_loss(config_.loss, prediction, batch.target, batch.region);
       for (const auto& [name, value] : loss.parts) sums.add(name, value);
       const kernels::ErrorSums e = physical_errors(prediction, batch);
-      if (e.count > 0) {
-        sums.add("absolute_error", e.abs, e.count);
-        sums.add("squared_error", e.square, e.count);
-      }
+      BORA_CHECK(e.count > 0, "validation case ", batch.names.at(0),
+                 " has no open cell: it cannot be scored");
+      sums.add("absolute_error", e.abs, e.count);
+      sums.add("squared_error", e.square, e.count);
     }
   });
   sums.reduce(ranks_, "validation");
@@ -322,7 +355,7 @@ void Trainer::state(StateVisitor& visitor) {
     nn::module_state(*model_, visitor);
   }
   cases_->state(visitor);
-  std::string text = config_text(config_);
+  std::string text = settings_text(config_);
   visitor.value("config", text);
   int64_t channels = model_->in_channels(), updates_made = updates();
   visitor.value("model_input_channels", channels);
@@ -341,6 +374,9 @@ void Trainer::state(StateVisitor& visitor) {
   visitor.value("stopped_early", position_.stopped_early);
   sampler_->state(visitor, position_.data);
   if (!visitor.loading()) return;
+  if (world != ranks_.size() && main())
+    log_warn("the checkpoint was written by ", world, " ranks, this run has ", ranks_.size(),
+             ": it goes on with the same samples, but not with the same bits");
   if (total != total_updates_)
     throw UsageError(detail::join(
         "the checkpoint belongs to a run of ", total, " updates, this one has ", total_updates_,
@@ -378,11 +414,15 @@ void Trainer::resume() {
       Config old;
       config_load_text(old, data::CheckpointReader(path).peek<std::string>("config"), path);
       for (const std::string& line : config_diff(old, config_)) {
+        if (line.starts_with("loss.") || line.starts_with("data.normalisation"))
+          throw UsageError(
+              "the checkpoint's losses would not compare with this run's (" + line +
+              "): keep the settings of the run, or start a new one in another output.dir");
         if (line.starts_with("model."))
           throw UsageError("the checkpoint holds another network (" + line +
                            "): keep the settings of the run, or start a new one "
                            "in another output.dir");
-        if (main() && !line.starts_with("resume:"))
+        if (main() && !line.starts_with("resume:") && !line.starts_with("overwrite:"))
           log_info("setting changed since the checkpoint: ", line);
       }
       data::load_checkpoint(path, [&](StateVisitor& v) { state(v); });

@@ -37,6 +37,9 @@ expect_failure 1 "no_such" "${faulty[@]}" --data.files.wind_variable=no_such
 
 # Checkpoints: missing, foreign, of another network, damaged.
 "${train[@]}" 2>"$work/log" || { cat "$work/log" >&2; fail "the good run"; }
+# A folder that holds a run is not taken for another without a word; --overwrite says the word.
+expect_failure 2 "holds a run already" "${train[@]}"
+"${train[@]}" --overwrite 2>"$work/log" || { cat "$work/log" >&2; fail "overwriting"; }
 evaluate=("${two[@]}" evaluate --output="$work/e.csv")
 expect_failure 2 "--checkpoint" "${evaluate[@]}"
 expect_failure 1 "$work/none.h5" "${evaluate[@]}" --checkpoint="$work/none.h5"
@@ -44,6 +47,17 @@ expect_failure 1 "0VF20_ws_filled.nc" "${evaluate[@]}" --checkpoint="$wind"
 head -c 50000 "$work/run/last.h5" >"$work/short.h5"
 expect_failure 1 "short.h5" "${evaluate[@]}" --checkpoint="$work/short.h5"
 expect_failure 2 "mask" "$unet3d" predict --checkpoint="$work/run/last.h5"
+expect_failure 2 "did not train on mirrored" "$unet3d" predict --checkpoint="$work/run/last.h5" --mirror "$mask"
+mkdir "$work/other"
+cp "$mask" "$work/other"
+expect_failure 2 "the same file" "$unet3d" predict --checkpoint="$work/run/last.h5" "$mask" "$work/other/$(basename "$mask")"
+# "Never trained on" is checked against the run's own lists.
+rm "$work/data/mask_buildings/285VF2_ws_building_mask.nc" "$work/data/wind_speed_filled/285VF2_ws_filled.nc"
+expect_failure 2 "are not those of the run" "${evaluate[@]}" --checkpoint="$work/run/last.h5" --root="$work/data"
+# Without its truth, a network of per-sample units has no m/s.
+"${two[@]}" train "${small[@]}" --train.epochs=1 --data.normalisation=per_sample --output.dir="$work/units" 2>"$work/log" ||
+  { cat "$work/log" >&2; fail "per_sample"; }
+expect_failure 2 "per_sample" "$unet3d" predict --checkpoint="$work/units/last.h5" --output="$work/units" "$mask"
 expect_failure 1 "$work/none.nc" "$unet3d" predict --checkpoint="$work/run/last.h5" "$work/none.nc"
 
 # Nothing left to train on.

@@ -44,5 +44,17 @@ sleep 1
 mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=200 --train.patience=0 --output.dir="$work/periodic" \
   --train.max_updates=1 --resume 2>"$work/log" || { cat "$work/log" >&2; fail "resuming after a kill"; }
 grep -q "resumed from" "$work/log" || { cat "$work/log" >&2; fail "did not resume after a kill"; }
+
+# A save never falls between an epoch's last update and its validation: whatever save a resumed run starts from, it validates as
+# often as the straight one and finds the same best loss.
+mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=2 --output.dir="$work/whole" --output.checkpoint_updates=1 \
+  2>"$work/log" || fail "the straight run"
+mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=2 --output.dir="$work/parts" --output.checkpoint_updates=1 \
+  2>"$work/log" || fail "the run in parts"
+mv "$work/parts/last.prev.h5" "$work/parts/last.h5"
+mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=2 --output.dir="$work/parts" --output.checkpoint_updates=1 --resume \
+  2>"$work/log" || { cat "$work/log" >&2; fail "resuming from the save before the last"; }
+[ "$(field "$work/whole" loss)" = "$(field "$work/parts" loss)" ] || fail "a validation was lost on resume"
+
 for f in best.h5 last.h5; do [ -s "$work/n2/$f" ] || fail "$f is missing"; done
 echo "validation: all as it should be"
