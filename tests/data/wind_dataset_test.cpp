@@ -168,7 +168,11 @@ TEST_F(WindDatasetTest, NoHandleStaysOpenAndMemoryStaysFlat) {
   for (uint64_t k = 0; k < 1000; ++k) read(k);
   EXPECT_EQ(open_files(), files);
   // A leak of one sample's arrays (about 3 kB of data) a read would be 3 MB.
+#if !defined(__SANITIZE_ADDRESS__)  // its quarantine keeps freed memory
   EXPECT_LT(resident_bytes() - memory, 2'000'000);
+#else
+  static_cast<void>(memory);
+#endif
 }
 
 TEST_F(WindDatasetTest, TheSameBitsFromAnyThread) {
