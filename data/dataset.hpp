@@ -26,8 +26,8 @@ struct Sample {
   Tensor target;  ///< (X, Y, Z, 1) f32, normalised by `scaling`; 0 in padding
   Tensor region;  ///< (X, Y, Z) u8: 1 = open and valid, 0 = building, padding or missing.  The
                   ///< cells that losses, metrics and statistics count
-  Tensor valid;  ///< (X, Y, Z) u8: 1 = a cell of the file with a value (buildings too), for region
-                 ///< = all
+  Tensor valid;   ///< (X, Y, Z) u8: 1 = a cell of the file with a value (buildings too), for region
+                  ///< = all
   Scaling scaling;  ///< of the target
   Window window;    ///< where it lies in the file's grid
   std::string name;
