@@ -99,6 +99,12 @@ TEST(UNet3d, RecomputeGivesTheSameBitsForLessMemory) {
   }
 }
 
+TEST(UNet3d, RefusesToRecomputeRunningStatistics) {
+  for (const char* norm : {"batch", "sync_batch"})
+    EXPECT_THROW(UNet3d(1, 1, {.base = 4, .norm = norm, .recompute = true}), UsageError);
+  EXPECT_NO_THROW(UNet3d(1, 1, {.base = 4, .norm = "instance", .recompute = true}));
+}
+
 // Feature 107 for the network as a whole: a directional derivative by central differences in f64,
 // for every kind of norm and upsampling.  At h = 1e-5 the truncation error is O(h^2) of the third
 // derivative, rounding is 1e-16 / h: about 1e-10 in sum, amplified by the depth; a wrong backward
