@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/unet3d/run_folder.hpp"
+
+#include <array>
+#include <filesystem>
+
+#include "core/error.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+/// What a run leaves in its folder.
+constexpr std::array kRunFiles{"metrics.jsonl", "config.toml", "best.h5", "last.h5",
+                               "last.prev.h5"};
+
+}  // namespace
+
+void claim_folder(const Config& config) {
+  namespace fs = std::filesystem;
+  const std::string& dir = config.output.dir;
+  std::error_code failure;
+  fs::create_directories(dir, failure);
+  BORA_CHECK(!failure, "cannot make the folder ", dir, ": ", failure.message());
+  if (config.resume) return;
+  for (const char* name : kRunFiles) {
+    const std::string path = dir + "/" + name;
+    if (!fs::exists(path)) continue;
+    if (!config.overwrite)
+      throw UsageError("output.dir " + dir + " holds a run already (" + name +
+                       "): --resume goes on with it, --overwrite removes it and begins anew");
+    fs::remove(path, failure);
+    BORA_CHECK(!failure, "cannot remove ", path, ": ", failure.message());
+  }
+}
+
+std::string settings_text(Config config) {
+  config.resume = config.overwrite = false;
+  return config_text(config);
+}
+
+}  // namespace bora::unet3d

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run keeps: the state of a Trainer, and how it comes from and goes to checkpoints.
+#include "apps/unet3d/run_folder.hpp"
+#include "apps/unet3d/trainer.hpp"
+#include "core/log.hpp"
+#include "data/checkpoint.hpp"
+
+namespace bora::unet3d {
+
+void Trainer::state(StateVisitor& visitor) {
+  {
+    const StateVisitor::Group group(visitor, "model");
+    nn::module_state(*model_, visitor);
+  }
+  cases_->state(visitor);
+  std::string text = settings_text(config_);
+  visitor.value("config", text);
+  int64_t channels = model_->in_channels(), updates_made = updates();
+  visitor.value("model_input_channels", channels);
+  visitor.value("updates", updates_made);
+  const StateVisitor::Group group(visitor, "training");
+  {
+    const StateVisitor::Group inner(visitor, "optimizer");
+    optimizer_->state(visitor);
+  }
+  int64_t total = total_updates_, world = ranks_.size();
+  visitor.value("total_updates", total);
+  visitor.value("world_size", world);
+  visitor.value("best", position_.best);
+  visitor.value("best_epoch", position_.best_epoch);
+  visitor.value("epochs_without_best", position_.epochs_without_best);
+  visitor.value("stopped_early", position_.stopped_early);
+  sampler_->state(visitor, position_.data);
+  if (!visitor.loading()) return;
+  if (world != ranks_.size() && main())
+    log_warn("the checkpoint was written by ", world, " ranks, this run has ", ranks_.size(),
+             ": it goes on with the same samples, but not with the same bits");
+  if (total != total_updates_)
+    throw UsageError(detail::join(
+        "the checkpoint belongs to a run of ", total, " updates, this one has ", total_updates_,
+        ": the learning rate would jump. Keep train.epochs, train.batch, train.accumulate and the "
+        "number of ranks, or start a new run in another output.dir"));
+}
+
+void Trainer::save(const std::string& name) {
+  ranks_.agree("saving " + name, [&] {
+    if (main())
+      data::save_checkpoint(config_.output.dir + "/" + name, [&](StateVisitor& v) { state(v); });
+  });
+}
+
+void Trainer::save_last() {
+  ranks_.agree("saving the last checkpoint", [&] {
+    if (main()) data::save_last_checkpoint(config_.output.dir, [&](StateVisitor& v) { state(v); });
+  });
+}
+
+void Trainer::resume() {
+  if (!config_.resume) return;
+  // Rank 0 chooses the file, so that all ranks read the same one.
+  std::string path;
+  ranks_.agree("looking for a checkpoint in " + config_.output.dir, [&] {
+    if (main()) path = data::latest_valid(config_.output.dir).value_or("");
+  });
+  path = ranks_.broadcast_text(path, 0, "checkpoint path");
+  if (path.empty()) {
+    if (main()) log_info("no checkpoint in ", config_.output.dir, ": starting from the beginning");
+    return;
+  }
+  ranks_.agree("resuming", [&] {
+    with_context("resuming from " + path, [&] {
+      Config old;
+      config_load_text(old, data::CheckpointReader(path).peek<std::string>("config"), path);
+      for (const std::string& line : config_diff(old, config_)) {
+        if (line.starts_with("loss.") || line.starts_with("data.normalisation"))
+          throw UsageError(
+              "the checkpoint's losses would not compare with this run's (" + line +
+              "): keep the settings of the run, or start a new one in another output.dir");
+        if (line.starts_with("model."))
+          throw UsageError("the checkpoint holds another network (" + line +
+                           "): keep the settings of the run, or start a new one "
+                           "in another output.dir");
+        if (main() && !line.starts_with("resume:") && !line.starts_with("overwrite:"))
+          log_info("setting changed since the checkpoint: ", line);
+      }
+      data::load_checkpoint(path, [&](StateVisitor& v) { state(v); });
+    });
+  });
+  if (main())
+    log_info("resumed from ", path, ": ", updates(), " of ", total_updates_,
+             " updates done, epoch ", position_.data.epoch, ", ", position_.data.position,
+             " samples into it");
+}
+
+}  // namespace bora::unet3d
