@@ -7,7 +7,7 @@ namespace bora::nn {
 
 int64_t group_count(int64_t channels, int64_t groups) {
   BORA_CHECK(channels > 0 && groups > 0, "group_count: ", channels, " channels, ", groups,
-             " groups");
+             " groups; wanted at least 1 of each");
   int64_t count = std::min(groups, channels);
   while (channels % count != 0) --count;
   return count;

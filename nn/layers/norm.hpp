@@ -10,8 +10,9 @@
 
 namespace bora::nn {
 
-/// Group sizes follow one rule: `groups` groups, or the largest divisor of the channels that is at
-/// most that.
+/// Groups of a group norm over `channels` > 0: the largest divisor of `channels` that is at most
+/// `groups` > 0.  With the usual 8, 20 channels get 5 groups, 7 get 7, 11 get 1.  Source: spec
+/// unet3d.md 1.
 int64_t group_count(int64_t channels, int64_t groups = 8);
 
 enum class NormKind { group, instance, batch, sync_batch };

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Group, instance and batch norm: one family, which differs in what shares statistics.
-#include "nn/ops/norm.hpp"
-
 #include <array>
 
 #include "core/op.hpp"
@@ -201,13 +199,6 @@ struct BatchNorm {
 };
 
 }  // namespace
-
-int64_t group_count(int64_t channels) {
-  BORA_CHECK(channels > 0, "group_count: ", channels, " channels, wanted at least 1");
-  for (int64_t groups = 8; groups > 1; --groups)
-    if (channels % groups == 0) return groups;
-  return 1;
-}
 
 Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, int64_t groups,
                   double eps, const NormFusion& fusion) {

@@ -154,14 +154,18 @@ TEST(Init, DependsOnSeedAndNameOnly) {
 
 // Feature 105.
 TEST(Norm, GroupsAreTheLargestDivisorUpToEight) {
-  EXPECT_EQ(group_count(16), 8);
-  EXPECT_EQ(group_count(8), 8);
-  EXPECT_EQ(group_count(12), 6);
-  EXPECT_EQ(group_count(10), 5);
-  EXPECT_EQ(group_count(7), 7);
-  EXPECT_EQ(group_count(11), 1);
-  EXPECT_EQ(group_count(1), 1);
+  const std::vector<std::pair<int64_t, int64_t>> wanted{
+      {1, 1},  {2, 2},  {3, 3},  {7, 7},  {8, 8},  {9, 3},  {10, 5}, {11, 1}, {12, 6},
+      {16, 8}, {20, 5}, {24, 8}, {28, 7}, {30, 6}, {31, 1}, {36, 6}, {320, 8}};
+  for (const auto& [channels, groups] : wanted)
+    EXPECT_EQ(group_count(channels), groups) << channels;
+  EXPECT_EQ(group_count(12, 4), 4);
+  EXPECT_EQ(group_count(12, 5), 4);
+  EXPECT_EQ(group_count(12, 1), 1);
+  EXPECT_EQ(group_count(12, 100), 12);
   EXPECT_THROW(group_count(0), Error);
+  EXPECT_THROW(group_count(-8), Error);
+  EXPECT_THROW(group_count(8, 0), Error);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm's state and its ranks, and the rule for groups.  (Values and gradients of all norms:
-// norm_cases.cpp.)  Features 55, 56, 58-60, 105.
+// Batch norm's state and its ranks.  (Values and gradients of all norms: norm_cases.cpp.)  Features
+// 55, 56, 58-60.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,7 +11,6 @@
 
 #include "core/tape.hpp"
 #include "nn/ops.hpp"
-#include "nn/ops/norm.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -110,15 +109,6 @@ Outcome run(const Tensor& x, const Tensor& dy, bool training, Collective* sync,
           gradient(beta),
           values_of(state.running_mean),
           values_of(state.running_var)};
-}
-
-TEST(GroupCount, IsEightOrTheLargestDivisorBelow) {  // feature 105
-  const std::vector<std::pair<int64_t, int64_t>> wanted{
-      {1, 1},  {2, 2},  {3, 3},  {7, 7},  {8, 8},  {9, 3},  {10, 5}, {11, 1}, {12, 6},
-      {16, 8}, {20, 5}, {24, 8}, {28, 7}, {30, 6}, {31, 1}, {36, 6}, {320, 8}};
-  for (const auto& [channels, groups] : wanted)
-    EXPECT_EQ(groups, group_count(channels)) << channels;
-  EXPECT_THROW(group_count(0), Error);
 }
 
 TEST(BatchNorm, RunningStatisticsFollowTheUnbiasedVariance) {
