@@ -137,22 +137,36 @@ TEST(AllReduce, EqualsReferenceWithoutAThread) {
   check_all_reduce(*comm, {0, 1, 26, 251, 1009});
 }
 
-// Row 20, the long length.
-TEST(AllReduce, TenMillionElements) {
+// Row 20, the long length.  The elements repeat after a prime number of them, so that filling and
+// checking cost little beside the reduction, and no piece (sizes are even) can pass for its
+// neighbour.
+TEST(AllReduce, TenMillionElementsOfAllTypesAndOps) {
   const auto comm = make_communicator(session(), normal());
-  constexpr int64_t kN = 10'000'000;
-  Tensor x = Tensor::empty({kN}, DType::f32);
-  const auto at = [](int rank, int64_t i) {  // cheap, and inexact in f32 sums
-    return static_cast<float>((i * 7919 + rank * 104729) % 1000003) /
-           1000.0f;  // no product: nothing to contract
-  };
-  for (int64_t i = 0; i < kN; ++i) x.data<float>()[i] = at(comm->rank(), i);
-  comm->all_reduce(x, ReduceOp::sum, "long");
-  EXPECT_EQ(0, count_wrong<float>(x, [&](int64_t i) {
-              float sum = at(0, i);
-              for (int r = 1; r < comm->size(); ++r) sum += at(r, i);
-              return sum;
-            }));
+  constexpr int64_t kN = 10'000'000, kPeriod = 10'007;
+  for (DType type : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i64}) {
+    dispatch_any(type, [&]<class T>() {
+      const std::vector<T> mine = filled<T>({kPeriod}, comm->rank()).template to_vector<T>();
+      for (ReduceOp op : kOps) {
+        Tensor x = Tensor::empty({kN}, type);
+        const auto periods = [&](auto&& body) {  // body(first element, how many)
+          for (int64_t at = 0; at < kN; at += kPeriod) body(at, std::min(kPeriod, kN - at));
+        };
+        periods([&](int64_t at, int64_t n) {
+          std::memcpy(x.data<T>() + at, mine.data(), static_cast<size_t>(n) * sizeof(T));
+        });
+        comm->all_reduce(x, op, "long");
+        std::vector<T> wanted(static_cast<size_t>(kPeriod));
+        for (int64_t i = 0; i < kPeriod; ++i)
+          wanted[static_cast<size_t>(i)] = expected<T>(op, comm->size(), i);
+        int64_t wrong = 0;
+        periods([&](int64_t at, int64_t n) {
+          wrong +=
+              std::memcmp(x.data<T>() + at, wanted.data(), static_cast<size_t>(n) * sizeof(T)) != 0;
+        });
+        EXPECT_EQ(0, wrong) << "periods, " << name_of(op) << ' ' << type;
+      }
+    });
+  }
 }
 
 // Row 22, by comparison of what the ranks really hold, and of two runs.
