@@ -10,6 +10,7 @@ namespace {
 
 struct Sum {
   int64_t count = 0, total_ns = 0, self_ns = 0;
+  double flops = 0, bytes = 0;
 };
 
 thread_local bool t_on = false;
@@ -44,6 +45,14 @@ ScopedRange::~ScopedRange() {
   ++sum.count;
   sum.total_ns += ns;
   sum.self_ns += ns - inner_ns_;
+  sum.flops += flops_;
+  sum.bytes += bytes_;
+}
+
+void profile_add_work(double flops, double bytes) {
+  if (t_inner == nullptr) return;
+  t_inner->flops_ += flops;
+  t_inner->bytes_ += bytes;
 }
 
 void profile_enable(bool on) {
@@ -56,7 +65,7 @@ std::vector<RangeTotal> profile_totals() {
   std::vector<RangeTotal> out;
   for (const auto& [name, sum] : t_sums)
     out.push_back({name, sum.count, static_cast<double>(sum.total_ns) * 1e-9,
-                   static_cast<double>(sum.self_ns) * 1e-9});
+                   static_cast<double>(sum.self_ns) * 1e-9, sum.flops, sum.bytes});
   std::sort(out.begin(), out.end(),
             [](const RangeTotal& a, const RangeTotal& b) { return a.self_s > b.self_s; });
   return out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profile: wall time by range name, collected when asked for.
+// Profile: wall time and work by range name, collected when asked for.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,26 @@ class ScopedRange {
   ScopedRange& operator=(const ScopedRange&) = delete;
 
  private:
+  friend void profile_add_work(double flops, double bytes);
   const char* name_ = nullptr;
   int64_t start_ns_ = 0;
   ScopedRange* outer_ = nullptr;
   int64_t inner_ns_ = 0;
+  double flops_ = 0, bytes_ = 0;
 };
+
+/// Says that the innermost range of this thread does `flops` floating-point operations and moves
+/// `bytes` of operands, so that its time can be held against what the machine can do.  Adds up over
+/// calls.  Outside a range, or with profiling off, nothing happens.
+void profile_add_work(double flops, double bytes);
 
 struct RangeTotal {
   std::string name;
   int64_t count = 0;
   double total_s = 0;
   double self_s = 0;
+  double flops = 0;  ///< said by profile_add_work, without those of inner ranges
+  double bytes = 0;
 };
 
 /// Switches collection on or off for this thread, and forgets what was collected.

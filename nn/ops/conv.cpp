@@ -18,6 +18,16 @@ Conv3dAttributes attributes_of(const Conv3dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups};
 }
 
+/// For the profile: direct arithmetic of one pass (forward, data gradient or weight gradient), in
+/// which each weight meets each of `positions` cells once; a kernel that needs less says the same.
+void add_flops(const Tensor& positions, const Tensor& w, int passes = 1) {
+  const int64_t channels = positions.size(-1);
+  if (channels == 0) return;
+  profile_add_work(2.0 * static_cast<double>(positions.numel() / channels) *
+                       static_cast<double>(w.numel()) * passes,
+                   0);
+}
+
 /// Runs `compute(mode, buffer)` for the gradient of parameter `input` of `shape` and `type`: into
 /// its sink (f32 beside 16-bit values, else the type itself), or into a new tensor that is
 /// returned.
@@ -54,6 +64,7 @@ std::array<Tensor, 3> convolution_backward(OpContext& c, const Conv3dAttributes&
                                            const Tensor& dy) {
   const Tensor& x = c.saved(0);
   const Tensor& w = c.saved(1);
+  add_flops(dy, w, c.wants(0) + c.wants(1));
   Tensor dx;
   if (c.wants(0)) {
     dx = c.empty(x.shape(), dy.dtype());
@@ -74,6 +85,7 @@ struct Conv3d {
 
   Tensor forward(OpContext& c, const Tensor& x, const Tensor& w, const Tensor& b) const {
     Tensor y = c.empty(kernels::conv3d_output_shape(info.name, a, x.shape(), w.shape()), x.dtype());
+    add_flops(y, w);
     kernels::conv3d_forward(c.stream(), a, x, w, b, y);
     c.save(x, w);
     return y;
@@ -93,6 +105,7 @@ struct Conv2d {
     const Tensor x5 = volume(x), w5 = volume(w);
     Tensor y =
         c.empty(kernels::conv3d_output_shape(info.name, a, x5.shape(), w5.shape()), x.dtype());
+    add_flops(y, w);
     kernels::conv3d_forward(c.stream(), a, x5, w5, b, y);
     c.save(x, w);
     return y.reshape({y.size(0), y.size(2), y.size(3), y.size(4)});
@@ -111,6 +124,7 @@ struct ConvTranspose3d {
     Tensor y = c.empty(
         kernels::conv_transpose3d_output_shape(info.name, a, output_padding, x.shape(), w.shape()),
         x.dtype());
+    add_flops(x, w);
     kernels::conv3d_backward_data(c.stream(), a, x, w, b, y);
     c.save(x, w);
     return y;
@@ -118,6 +132,7 @@ struct ConvTranspose3d {
   std::array<Tensor, 3> backward(OpContext& c, const Tensor& dy) const {
     const Tensor& x = c.saved(0);
     const Tensor& w = c.saved(1);
+    add_flops(x, w, c.wants(0) + c.wants(1));
     Tensor dx;
     if (c.wants(0)) {
       dx = c.empty(x.shape(), dy.dtype());
@@ -136,6 +151,7 @@ struct Linear {
 
   Tensor forward(OpContext& c, const Tensor& x, const Tensor& w, const Tensor& b) const {
     Tensor y = c.empty(kernels::linear_output_shape(x.shape(), w.shape()), x.dtype());
+    add_flops(y, w);
     kernels::linear_forward(c.stream(), x, w, b, y);
     c.save(x, w);
     return y;
@@ -143,6 +159,7 @@ struct Linear {
   std::array<Tensor, 3> backward(OpContext& c, const Tensor& dy) const {
     const Tensor& x = c.saved(0);
     const Tensor& w = c.saved(1);
+    add_flops(x, w, c.wants(0) + c.wants(1));
     Tensor dx;
     if (c.wants(0)) {
       dx = c.empty(x.shape(), dy.dtype());

@@ -83,6 +83,29 @@ TEST_F(ProfileTest, OffCollectsNothingAndEnableForgets) {
   EXPECT_TRUE(profile_totals().empty());
 }
 
+TEST_F(ProfileTest, WorkBelongsToTheInnermostRange) {
+  profile_add_work(1000, 1000);  // outside of any range: nobody's
+  for (int i = 0; i < 2; ++i) {
+    const ScopedRange outer("outer");
+    profile_add_work(1, 20);
+    {
+      const ScopedRange inner("inner");
+      profile_add_work(300, 0);
+      profile_add_work(4, 5000);
+    }
+    profile_add_work(10, 0);
+  }
+  auto t = totals();
+  EXPECT_EQ(t["outer"].flops, 22);
+  EXPECT_EQ(t["outer"].bytes, 40);
+  EXPECT_EQ(t["inner"].flops, 608);
+  EXPECT_EQ(t["inner"].bytes, 10000);
+  profile_enable(false);
+  const ScopedRange off("off");
+  profile_add_work(1, 1);
+  EXPECT_TRUE(profile_totals().empty());
+}
+
 TEST_F(ProfileTest, IsPerThread) {
   std::thread([] {
     EXPECT_FALSE(profile_enabled());
