@@ -10,15 +10,13 @@
 #include <vector>
 
 #include "core/allocator.hpp"
+#include "core/finite_watch.hpp"
+#include "core/precision.hpp"
 #include "core/profile.hpp"
 #include "core/rng.hpp"
 #include "core/tape.hpp"
 
 namespace bora {
-
-/// What type an op computes in under mixed precision: `half` in f16/bf16 (convolutions, matrix
-/// products), `full` in f32 (losses, statistics, softmax), `follow` in the type of its input.
-enum class Precision { half, full, follow };
 
 struct OpInfo {
   const char* name;
@@ -134,6 +132,7 @@ Tensor run_op(OpT op, const std::vector<const Tensor*>& inputs, Forward&& forwar
     const NoGrad no_grad;  // what an op does inside is not recorded; its node is
     y = forward(op, context);
   }
+  FiniteWatch::see(OpT::info.name, y);
   if (!records) return y.detach();
   std::vector<std::shared_ptr<Node>> edges(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -152,16 +151,25 @@ Tensor run_op(OpT op, const std::vector<const Tensor*>& inputs, Forward&& forwar
 /// A gradient that is not wanted, or was written to its sink, is returned as an undefined tensor.
 /// apply runs forward, measures it, and records a node if any input has a place on the tape and
 /// recording is on.
+/// Under mixed precision (core/precision.hpp) the op sees its inputs in the type of its class.
 template <class OpT, std::same_as<Tensor>... In>
 Tensor apply(OpT op, const In&... inputs) {
-  return detail::run_op(std::move(op), {&inputs...},
-                        [&](OpT& o, OpContext& c) { return o.forward(c, inputs...); });
+  const auto run = [&](const In&... x) {
+    return detail::run_op(std::move(op), {&x...},
+                          [&](OpT& o, OpContext& c) { return o.forward(c, x...); });
+  };
+  if constexpr (OpT::info.precision == Precision::follow) {
+    return run(inputs...);
+  } else {
+    return run(autocast(OpT::info.precision, inputs)...);
+  }
 }
 
 /// The same for ops over a list: forward(OpContext&, const std::vector<Tensor>&), backward returns
-/// std::vector<Tensor>.
+/// std::vector<Tensor>.  Class `follow` only.
 template <class OpT>
 Tensor apply_list(OpT op, const std::vector<Tensor>& inputs) {
+  static_assert(OpT::info.precision == Precision::follow);
   std::vector<const Tensor*> pointers;
   for (const Tensor& t : inputs) pointers.push_back(&t);
   return detail::run_op(std::move(op), pointers,

@@ -10,9 +10,11 @@ struct Recompute {
   static constexpr OpInfo info{"recompute", Precision::follow};
   std::function<Tensor(const Tensor&)> body;
   RngPosition rng{};
+  DType half = DType::f32;
 
   Tensor forward(OpContext& c, const std::vector<Tensor>& inputs) {
     rng = rng_position();
+    half = half_type();
     c.save(inputs[0]);
     return body(inputs[0].detach());  // run_op has recording off
   }
@@ -21,6 +23,7 @@ struct Recompute {
     const Tensor& saved = c.saved(0);
     Tensor x = c.wants(0) ? make_leaf(saved, "recompute input") : saved;
     const RngScope same_draws(rng);
+    const PrecisionScope same_types(half);
     Tensor y;
     {
       const RecordingScope on(true);

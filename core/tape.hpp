@@ -76,6 +76,11 @@ class Leaf final : public Node {
   bool has_gradient() const { return filled_; }
   void clear_gradient() { filled_ = false; }
 
+  /// A copy of the value in f16 or bf16, which ops of class `half` read in its place under mixed
+  /// precision (core/precision.hpp); undefined where there is none.  Its owner keeps it true.
+  const Tensor& working() const { return working_; }
+  void set_working(Tensor copy) { working_ = std::move(copy); }
+
   /// Runs when the last use of this leaf in a backward pass has contributed, while the pass goes
   /// on.
   void set_ready_hook(std::function<void(Leaf&)> hook) { hook_ = std::move(hook); }
@@ -85,6 +90,7 @@ class Leaf final : public Node {
  private:
   friend class BackwardPass;
   Tensor gradient_;
+  Tensor working_;
   bool filled_ = false;
   std::function<void(Leaf&)> hook_;
 };

@@ -7,19 +7,27 @@
 namespace bora::kernels {
 namespace {
 
-template <class T>
+/// Scales: elements are multiplied by `factor` in place first; each is visited once.
+template <class T, bool Scales>
 struct Stats {
   using Element = double;
   static constexpr int kWidth = 3;
   static constexpr bool kHostOnly = std::is_same_v<T, double>;
   using State = Lanes<double, 3>;
-  const T* x;
+  std::conditional_t<Scales, T*, const T*> x;
   double* out;
+  acc_t<T> factor;
 
   BORA_HD State identity() const { return {{0.0, 0.0, 0.0}}; }
   BORA_HD void add(State& s, int64_t, int64_t offset, int64_t) const {
     // All in f64: masks of one width keep the loop vector code.
-    const double value = static_cast<double>(load(x[offset]));
+    acc_t<T> element = load(x[offset]);
+    if constexpr (Scales) {
+      element *= factor;
+      x[offset] = static_cast<T>(element);
+      element = load(x[offset]);
+    }
+    const double value = static_cast<double>(element);
     const bool finite = value - value == 0.0;
     const double v = finite ? value : 0.0;
     const double magnitude = v < 0.0 ? -v : v;
@@ -37,13 +45,29 @@ struct Stats {
   }
 };
 
+void check(const char* what, const Tensor& gradient, const Tensor& out) {
+  BORA_CHECK(gradient.defined(), what, ": the gradient is undefined");
+  check_tensor(out, {3}, DType::f64, gradient.device(), "gradient statistics");
+}
+
 }  // namespace
 
 void grad_stats(Stream stream, const Tensor& gradient, Tensor& out) {
-  BORA_CHECK(gradient.defined(), "grad_stats: the gradient is undefined");
-  check_tensor(out, {3}, DType::f64, gradient.device(), "grad_stats: result");
+  check("grad_stats", gradient, out);
   dispatch_float(gradient.dtype(), "grad_stats", [&]<class T>() {
-    reduce_rows(stream, 1, gradient.numel(), Stats<T>{gradient.data<T>(), out.data<double>()});
+    reduce_rows(stream, 1, gradient.numel(),
+                Stats<T, false>{gradient.data<T>(), out.data<double>(), 1});
+  });
+}
+
+void unscale_and_stats(Stream stream, double factor, Tensor& gradient, Tensor& out) {
+  check("unscale_and_stats", gradient, out);
+  BORA_CHECK(std::isfinite(factor) && factor > 0, "unscale_and_stats: factor ", factor,
+             ", wanted a positive number");
+  dispatch_float(gradient.dtype(), "unscale_and_stats", [&]<class T>() {
+    reduce_rows(
+        stream, 1, gradient.numel(),
+        Stats<T, true>{gradient.data<T>(), out.data<double>(), static_cast<acc_t<T>>(factor)});
   });
 }
 

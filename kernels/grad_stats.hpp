@@ -14,6 +14,10 @@ namespace bora::kernels {
 /// of threads.  Several ranges: add the first two, take the maximum of the third.
 void grad_stats(Stream stream, const Tensor& gradient, Tensor& out);
 
+/// gradient *= factor in place (in f32; f64 for f64), and grad_stats of the result, in one pass.  A
+/// product that is not finite stays in place and is counted.
+void unscale_and_stats(Stream stream, double factor, Tensor& gradient, Tensor& out);
+
 /// The factor that limits a gradient of norm `norm` to `max_norm`: min(1, max_norm / (norm +
 /// 1e-6)); 1 if max_norm is 0 (no clipping), or if norm is not finite (the caller skips such a
 /// step: see the count above).

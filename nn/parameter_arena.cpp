@@ -5,9 +5,16 @@
 
 namespace bora::nn {
 
-ParameterArena::ParameterArena(Module& module, DType type, Device device) {
+ParameterArena::ParameterArena(Module& module, DType type, Device device)
+    : ParameterArena(module, type, type, device) {}
+
+ParameterArena::ParameterArena(Module& module, DType type, DType working, Device device) {
   BORA_CHECK(type == DType::f32 || type == DType::f64,
              "ParameterArena: master weights are f32 or f64, not ", type);
+  BORA_CHECK(
+      working == type || (type == DType::f32 && (working == DType::f16 || working == DType::bf16)),
+      "ParameterArena: working copies in ", working, " of master weights in ", type,
+      ", wanted f16 or bf16 of f32");
   std::vector<NamedParameter> parameters = named_parameters(module);
   BORA_CHECK(!parameters.empty(), "ParameterArena: the module has no parameters");
   std::reverse(parameters.begin(), parameters.end());
@@ -15,6 +22,7 @@ ParameterArena::ParameterArena(Module& module, DType type, Device device) {
   for (const auto& [name, p] : parameters) layout.add(name, p->shape);
   values_ = FlatBuffer(layout, type, device);
   gradients_ = FlatBuffer(layout, type, device);
+  if (working != type) working_ = FlatBuffer(layout, working, device);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const int range = static_cast<int>(i);
     Parameter& p = *parameters[i].parameter;
@@ -22,8 +30,13 @@ ParameterArena::ParameterArena(Module& module, DType type, Device device) {
     nodes_.push_back(p.value.node());
     leaves_.push_back(&leaf_of(p.value));
     leaves_.back()->set_gradient_buffer(gradients_.part(range));
+    if (has_working()) leaves_.back()->set_working(working_.part(range));
     decays_.push_back(p.decay);
   }
+}
+
+void ParameterArena::refresh_working() {
+  if (has_working()) working_.all().copy_from(values_.all());
 }
 
 void ParameterArena::clear_gradients() {

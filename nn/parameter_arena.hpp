@@ -17,11 +17,18 @@ namespace bora::nn {
 /// not be used after it.  Addresses never change.
 class ParameterArena {
  public:
-  /// type: f32, or f64 for gradient checks.
+  /// type: f32, or f64 for gradient checks.  working: f16 or bf16 for a copy of all values that
+  /// mixed precision computes with (core/precision.hpp), or `type` for none.
   ParameterArena(Module& module, DType type, Device device = cpu());
+  ParameterArena(Module& module, DType type, DType working, Device device = cpu());
 
   const FlatLayout& layout() const { return values_.layout(); }
   FlatBuffer& values() { return values_; }
+  bool has_working() const { return working_.all().defined(); }
+  /// The copy, if there is one.  The optimizer writes it beside `values`; whoever else writes
+  /// values (initialisation, a checkpoint, a broadcast) calls refresh_working() afterwards.
+  FlatBuffer& working() { return working_; }
+  void refresh_working();
   FlatBuffer& gradients() { return gradients_; }
   const FlatBuffer& gradients() const { return gradients_; }
   DType type() const { return values_.all().dtype(); }
@@ -39,7 +46,7 @@ class ParameterArena {
   void zero_missing_gradients();
 
  private:
-  FlatBuffer values_, gradients_;
+  FlatBuffer values_, working_, gradients_;
   std::vector<Leaf*> leaves_;
   std::vector<std::shared_ptr<Node>> nodes_;  // keep the leaves alive
   std::vector<bool> decays_;

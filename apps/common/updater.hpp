@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "comm/gradient_reducer.hpp"
+#include "nn/amp/grad_scaler.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/optim/schedule.hpp"
 #include "nn/parameter_arena.hpp"
@@ -17,30 +19,42 @@ struct UpdateReport {
   double lr = 0;
   double gradient_norm = 0;  ///< over all parameters, before clipping
   double clip = 1;           ///< factor that clipping multiplied the gradients with
+  bool skipped = false;   ///< gradients overflowed: nothing was updated, `update` is the last one
+  double loss_scale = 1;  ///< that the gradients were computed with
 };
 
-/// Reduces, measures, clips, steps: in this order.
+/// Reduces, unscales, counts what is not finite, measures, clips, steps unless something
+/// overflowed, moves the loss scale: in this order.
 class Updater {
  public:
-  /// All outlive the updater.  max_norm 0: no clipping.
+  /// All outlive the updater.  max_norm 0: no clipping.  scaler: the loss scale, or nullptr where
+  /// the loss is not scaled.
   Updater(nn::ParameterArena& arena, nn::Optimizer& optimizer, GradientReducer& reducer,
-          nn::Schedule schedule, double max_norm);
+          nn::Schedule schedule, double max_norm, nn::GradScaler* scaler = nullptr);
+
+  /// The factor for the seeds of this window's backward passes.
+  double loss_scale() const { return scaler_ ? scaler_->scale() : 1.0; }
 
   /// Forgets the gradients of the last window.  Call before its first backward.
   void begin_window();
-  /// Collective.  Throws Error naming the first parameter if a gradient is NaN or inf: the
-  /// parameters are then as they were before, on all ranks, since all see the same reduced
-  /// gradients.
-  UpdateReport finish_window();
+  /// Collective.  If a gradient is NaN or inf the parameters stay as they were, on all ranks, since
+  /// all see the same reduced gradients.  With a loss scale that can still fall this is an update
+  /// skipped: it advances neither the schedule nor the optimizer.  Else it throws Error, which
+  /// names `suspect` (the first tensor of the forward pass that was not finite) where the caller
+  /// knows it, and the first parameter whose gradient is not finite.
+  UpdateReport finish_window(const std::string& suspect = "");
 
   const nn::Schedule& schedule() const { return schedule_; }
 
  private:
+  [[noreturn]] void refuse(const nn::GradientNorm& norm, const std::string& suspect) const;
+
   nn::ParameterArena& arena_;
   nn::Optimizer& optimizer_;
   GradientReducer& reducer_;
   nn::Schedule schedule_;
   double max_norm_;
+  nn::GradScaler* scaler_;
 };
 
 }  // namespace bora::apps

@@ -72,6 +72,29 @@ struct OptimConfig {
   }
 };
 
+struct ScalerConfig {
+  double initial = 65536;
+  double growth = 2, backoff = 0.5;
+  int64_t interval = 2000;
+  double lowest = 1, highest = 16777216;
+  int64_t hysteresis = 1;
+  static constexpr auto fields() {
+    return std::tuple{field("initial", &ScalerConfig::initial,
+                            "what the loss is multiplied by at first", positive),
+                      field("growth", &ScalerConfig::growth,
+                            "factor after `interval` updates without overflow", at_least(1)),
+                      field("backoff", &ScalerConfig::backoff, "factor after an overflow",
+                            between(0.0001, 0.9999)),
+                      field("interval", &ScalerConfig::interval,
+                            "updates in a row before the scale grows", positive),
+                      field("lowest", &ScalerConfig::lowest,
+                            "never below; an overflow there ends the run", positive),
+                      field("highest", &ScalerConfig::highest, "never above", positive),
+                      field("hysteresis", &ScalerConfig::hysteresis,
+                            "overflows before the scale falls", positive)};
+  }
+};
+
 struct TrainConfig {
   int64_t epochs = 50;
   int64_t batch = 1;
@@ -129,6 +152,8 @@ struct Config {
   LossConfig loss;
   OptimConfig optim;
   TrainConfig train;
+  std::string precision = "fp32";
+  ScalerConfig scaler;
   LoaderConfig loader;
   OutputConfig output;
   bool resume = false;
@@ -141,6 +166,10 @@ struct Config {
         field("loss", &Config::loss, "The loss"),
         field("optim", &Config::optim, "The optimizer and its schedule"),
         field("train", &Config::train, "The run"),
+        field("precision", &Config::precision,
+              "what convolutions compute in; weights, sums and losses stay in fp32",
+              one_of("fp32", "fp16", "bf16")),
+        field("scaler", &Config::scaler, "Dynamic loss scaling (precision=fp16)"),
         field("loader", &Config::loader, "Reading ahead"),
         field("output", &Config::output, "What is written"),
         field("resume", &Config::resume, "go on from the last checkpoint of output.dir"),

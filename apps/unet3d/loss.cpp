@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/unet3d/loss.hpp"
 
+#include "core/precision.hpp"
 #include "nn/ops.hpp"
 
 namespace bora::unet3d {
@@ -28,8 +29,9 @@ std::vector<std::string> loss_names(const LossConfig& config) {
   return names;
 }
 
-Loss compute_loss(const LossConfig& config, const Tensor& prediction, const Tensor& target,
+Loss compute_loss(const LossConfig& config, const Tensor& result, const Tensor& target,
                   const Tensor& region) {
+  const Tensor prediction = autocast(Precision::full, result);  // once for both losses
   const std::vector<std::string> names = loss_names(config);
   Loss loss;
   const Tensor data =

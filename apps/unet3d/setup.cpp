@@ -22,6 +22,16 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const OptimConfig& c, nn::Paramete
   throw UsageError("optim.kind '" + c.kind + "': wanted adamw or sgd");
 }
 
+kernels::LossScaleRule scale_rule_of(const ScalerConfig& c) {
+  return {.initial = c.initial,
+          .growth = c.growth,
+          .backoff = c.backoff,
+          .interval = c.interval,
+          .lowest = c.lowest,
+          .highest = c.highest,
+          .hysteresis = c.hysteresis};
+}
+
 nn::Schedule schedule_of(const OptimConfig& c, int64_t total) {
   return {.kind = nn::schedule_kind(c.schedule),
           .peak = c.lr,

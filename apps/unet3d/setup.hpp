@@ -9,6 +9,7 @@
 #include "apps/unet3d/config.hpp"
 #include "apps/unet3d/model.hpp"
 #include "data/checkpoint.hpp"
+#include "kernels/loss_scale.hpp"
 #include "kernels/metrics.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/optim/schedule.hpp"
@@ -18,6 +19,7 @@ namespace bora::unet3d {
 
 std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels);
 std::unique_ptr<nn::Optimizer> make_optimizer(const OptimConfig& config, nn::ParameterArena& arena);
+kernels::LossScaleRule scale_rule_of(const ScalerConfig& config);
 nn::Schedule schedule_of(const OptimConfig& config, int64_t total);
 
 /// Sums of the errors of one case.  prediction, target f32, region u8, all of as many cells, in

@@ -10,7 +10,9 @@
 #include "apps/unet3d/run_folder.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "comm/broadcast_state.hpp"
+#include "core/finite_watch.hpp"
 #include "core/log.hpp"
+#include "core/precision.hpp"
 #include "core/profile.hpp"
 #include "core/rng.hpp"
 #include "data/atomic_file.hpp"
@@ -32,7 +34,9 @@ std::string brief(double value) {
 
 /// Of a batch of one, in m/s.
 kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& batch) {
-  Tensor p = prediction.detach().clone(), t = batch.target.clone();
+  Tensor p = prediction.dtype() == DType::f32 ? prediction.detach().clone()
+                                              : prediction.detach().to(DType::f32);
+  Tensor t = batch.target.clone();
   data::denormalise(p, batch.scalings.at(0));
   data::denormalise(t, batch.scalings.at(0));
   return case_errors(p, t, batch.region, 0.5);
@@ -41,7 +45,10 @@ kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& 
 }  // namespace
 
 Trainer::Trainer(const Config& config, Collective& ranks)
-    : config_(config), ranks_(ranks), progress_(ranks.rank() == 0) {
+    : config_(config),
+      ranks_(ranks),
+      compute_type_(precision_type(config.precision)),
+      progress_(ranks.rank() == 0) {
   run_begin_s_ = last_log_s_ = now_s();
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
@@ -49,11 +56,12 @@ Trainer::Trainer(const Config& config, Collective& ranks)
   model_ = make_model(config, cases_->n_channels());
   cases_->require_extents(model_->min_extent(), config.model.levels);
   model_->set_collective(&ranks);
-  arena_ = std::make_unique<nn::ParameterArena>(*model_, DType::f32);
+  arena_ = std::make_unique<nn::ParameterArena>(*model_, DType::f32, compute_type_);
   // Every rank starts from its own seed only in tests; whatever it started from, rank 0's weights
   // win.
   nn::initialise(*model_, config.train.seed);
   optimizer_ = make_optimizer(config.optim, *arena_);
+  scaler_.emplace(scale_rule_of(config.scaler));
   sampler_.emplace(data::SamplerOptions{.n_samples = cases_->training().size(),
                                         .n_ranks = ranks.size(),
                                         .rank = ranks.rank(),
@@ -67,9 +75,9 @@ Trainer::Trainer(const Config& config, Collective& ranks)
   total_updates_ = updates_an_epoch_ * config.train.epochs;
   reducer_ = std::make_unique<GradientReducer>(arena_->gradients(), arena_->leaves(), ranks,
                                                ReducerOptions{.op = ReduceOp::sum});
-  updater_ =
-      std::make_unique<apps::Updater>(*arena_, *optimizer_, *reducer_,
-                                      schedule_of(config.optim, total_updates_), config.optim.clip);
+  updater_ = std::make_unique<apps::Updater>(
+      *arena_, *optimizer_, *reducer_, schedule_of(config.optim, total_updates_), config.optim.clip,
+      compute_type_ == DType::f16 ? &*scaler_ : nullptr);
   loader_ = std::make_unique<data::Loader<Loaded>>(
       data::LoaderOptions{.n_threads = config.loader.threads, .queue_depth = config.loader.queue},
       [this](const data::Slot& slot) {
@@ -90,6 +98,7 @@ Trainer::Trainer(const Config& config, Collective& ranks)
   everything.push_back(&weights);
   for (const nn::NamedBuffer& b : nn::named_buffers(*model_)) everything.push_back(b.buffer);
   broadcast_buffers(ranks, everything);
+  arena_->refresh_working();
   if (main()) {
     data::write_file_atomic(dir + "/config.toml", settings_text(config_));
     const std::string log = dir + "/metrics.jsonl";
@@ -106,8 +115,8 @@ void Trainer::announce() const {
   if (!main()) return;
   const int64_t batch = config_.train.batch * config_.train.accumulate * ranks_.size();
   log_info("unet3d: base ", config_.model.base, ", ", nn::parameter_count(*model_), " parameters, ",
-           config_.model.norm, " norm; ", ranks_.size(), " rank", ranks_.size() > 1 ? "s" : "",
-           " x ", apps::compute_threads(), " threads");
+           config_.model.norm, " norm, ", config_.precision, "; ", ranks_.size(), " rank",
+           ranks_.size() > 1 ? "s" : "", " x ", apps::compute_threads(), " threads");
   log_info("data: ", cases_->describe());
   log_info("run: ", config_.train.epochs, " epochs x ", updates_an_epoch_,
            " updates, effective batch ", batch, ", peak learning rate ", config_.optim.lr,
@@ -171,6 +180,7 @@ void Trainer::train_epoch() {
 
 void Trainer::train_window(int64_t window_samples) {
   updater_->begin_window();
+  suspect_.clear();
   // What this rank takes: as much as every other rank, repeats (padding) included.
   int64_t left = (window_samples + ranks_.size() - 1) / ranks_.size();
   while (left > 0) {
@@ -184,7 +194,7 @@ void Trainer::train_window(int64_t window_samples) {
     reducer_->set_enabled(left == 0);  // one reduction a window
     forward_backward(loaded, window_samples);
   }
-  const apps::UpdateReport report = updater_->finish_window();
+  const apps::UpdateReport report = updater_->finish_window(suspect_);
   samples_seen_ += window_samples;
   log_window(report);
 }
@@ -200,20 +210,49 @@ void Trainer::forward_backward(const std::vector<Loaded>& loaded, int64_t window
   const data::Batch batch = data::collate(samples);
 
   // What the network draws (dropout) depends on the sample's place in the epoch, not on the rank.
-  const RngScope draws(
-      RngPosition{.seed = config_.train.seed,
-                  .base = rng_stream("step", static_cast<uint64_t>(loaded.front().slot.epoch),
-                                     static_cast<uint64_t>(loaded.front().slot.slot))});
-  const Loss loss =
-      compute_loss(config_.loss, model_->forward(batch.input), batch.target, batch.region);
+  const RngPosition draws{
+      .seed = config_.train.seed,
+      .base = rng_stream("step", static_cast<uint64_t>(loaded.front().slot.epoch),
+                         static_cast<uint64_t>(loaded.front().slot.slot))};
   // The reducer adds the ranks up: each sample's gradient weighs 1 / (samples of the window).
-  backward(loss.total,
-           Tensor::scalar<float>(static_cast<float>(real / static_cast<double>(window_samples))));
-  if (real > 0)
-    for (const auto& [name, value] : loss.parts) window_sums_.add(name, value * real, real);
+  const double seed = updater_->loss_scale() * real / static_cast<double>(window_samples);
+  backward(window_loss(batch, draws, real), Tensor::scalar<float>(static_cast<float>(seed)));
+}
+
+Tensor Trainer::window_loss(const data::Batch& batch, const RngPosition& draws, double weight) {
+  const PrecisionScope precision(compute_type_);
+  const auto run = [&] {
+    const RngScope rng(draws);
+    return compute_loss(config_.loss, model_->forward(batch.input), batch.target, batch.region);
+  };
+  const Loss loss = run();
+  bool finite = true;
+  for (const auto& [name, value] : loss.parts) {
+    finite = finite && std::isfinite(value);
+    if (weight > 0 && std::isfinite(value)) window_sums_.add(name, value * weight, weight);
+  }
+  // Where no smaller loss scale can help, the run ends after this window: find out why.
+  if (!finite && suspect_.empty() && (compute_type_ != DType::f16 || scaler_->at_lowest())) {
+    const NoGrad no_grad;
+    const FiniteWatch watch;
+    run();
+    suspect_ = watch.first();
+  }
+  return loss.total;
 }
 
 void Trainer::log_window(const apps::UpdateReport& report) {
+  if (report.skipped) {
+    if (!main()) return;
+    log_warn("update ", report.update + 1, " skipped: gradients overflowed in f16 at loss scale ",
+             brief(report.loss_scale), "; now ", brief(scaler_->scale()));
+    metrics_log_->write({{"kind", std::string("skipped")},
+                         {"update", report.update},
+                         {"epoch", position_.data.epoch},
+                         {"loss_scale", report.loss_scale},
+                         {"seconds", now_s() - run_begin_s_}});
+    return;
+  }
   const bool due = report.update % config_.output.log_every == 0 || finished() ||
                    report.update == total_updates_;
   if (report.clip < 0.01 && main())
@@ -237,6 +276,8 @@ void Trainer::log_window(const apps::UpdateReport& report) {
         {"lr", report.lr},
         {"gradient_norm", report.gradient_norm},
         {"clip_factor", report.clip},
+        {"loss_scale", report.loss_scale},
+        {"skipped", scaler_->skipped()},
         {"samples_per_s", rate},
         {"data_wait_s", slowest_wait},
         {"seconds", now - run_begin_s_}};
@@ -264,6 +305,7 @@ bool Trainer::validate() {
   }
   model_->set_training(false);
   const NoGrad no_grad;
+  const PrecisionScope precision(compute_type_);
   MetricSums sums;
   for (const std::string& name : loss_names(config_.loss)) sums.declare(name);
   for (const char* name : {"absolute_error", "squared_error"}) sums.declare(name);

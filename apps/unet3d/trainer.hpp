@@ -57,6 +57,7 @@ class Trainer {
   void train_epoch();
   void train_window(int64_t window_samples);
   void forward_backward(const std::vector<Loaded>& loaded, int64_t window_samples);
+  Tensor window_loss(const data::Batch& batch, const RngPosition& draws, double weight);
   void log_window(const apps::UpdateReport& report);
   bool validate();  // whether it is the best so far
   void save(const std::string& name);
@@ -72,6 +73,8 @@ class Trainer {
   std::unique_ptr<UNet3d> model_;
   std::unique_ptr<nn::ParameterArena> arena_;
   std::unique_ptr<nn::Optimizer> optimizer_;
+  std::optional<nn::GradScaler> scaler_;  // used with fp16 only, saved always
+  DType compute_type_;                    // of class `half` ops
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<apps::Updater> updater_;
   std::optional<data::DistributedSampler> sampler_;
@@ -81,6 +84,7 @@ class Trainer {
   Position position_;
   int64_t updates_an_epoch_ = 0, total_updates_ = 0;
   MetricSums window_sums_;  // since the last line of the log
+  std::string suspect_;     // what went wrong first in this window's forward passes
   double last_log_s_ = 0, run_begin_s_ = 0;
   double last_wait_s_ = 0;
   int64_t last_log_samples_ = 0, samples_seen_ = 0;

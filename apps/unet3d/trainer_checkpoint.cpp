@@ -23,6 +23,7 @@ void Trainer::state(StateVisitor& visitor) {
     const StateVisitor::Group inner(visitor, "optimizer");
     optimizer_->state(visitor);
   }
+  scaler_->state(visitor);
   int64_t total = total_updates_, world = ranks_.size();
   visitor.value("total_updates", total);
   visitor.value("world_size", world);

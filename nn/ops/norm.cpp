@@ -202,24 +202,25 @@ struct BatchNorm {
 
 Tensor group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, int64_t groups,
                   double eps, const NormFusion& fusion) {
-  check_inputs("group_norm", x, gamma, beta, fusion.residual);
+  const Tensor residual = autocast_like(x, fusion.residual);
+  check_inputs("group_norm", x, gamma, beta, residual);
   BORA_CHECK(groups > 0 && x.size(-1) % groups == 0, "group_norm: ", groups, " groups, x is ",
              x.shape(), ": the number of groups must divide the channels");
   BORA_CHECK(eps > 0.0, "group_norm: eps is ", eps, ", wanted > 0");
-  return apply(GroupNorm{groups, eps, fused("group_norm", fusion)}, x, gamma, beta,
-               fusion.residual);
+  return apply(GroupNorm{groups, eps, fused("group_norm", fusion)}, x, gamma, beta, residual);
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
                      const NormFusion& fusion) {
-  check_inputs("instance_norm", x, gamma, beta, fusion.residual);
+  check_inputs("instance_norm", x, gamma, beta, autocast_like(x, fusion.residual));
   return group_norm(x, gamma, beta, x.size(-1), eps, fusion);
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, BatchNormState& state,
                   bool training, double eps, const NormFusion& fusion, Collective* sync) {
   constexpr const char* kOp = "batch_norm";
-  check_inputs(kOp, x, gamma, beta, fusion.residual);
+  const Tensor residual = autocast_like(x, fusion.residual);
+  check_inputs(kOp, x, gamma, beta, residual);
   BORA_CHECK(eps > 0.0, kOp, ": eps is ", eps, ", wanted > 0");
   BORA_CHECK(state.momentum >= 0.0 && state.momentum <= 1.0, kOp, ": momentum is ", state.momentum,
              ", wanted in [0, 1]");
@@ -231,7 +232,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, Batc
   BORA_CHECK(!sync || sync->device_type() == x.device().type, kOp,
              ": x and the ranks' collective are on different kinds of device");
   return apply(BatchNorm{&state, training, eps, fused(kOp, fusion), sync}, x, gamma, beta,
-               fusion.residual);
+               residual);
 }
 
 }  // namespace bora::nn

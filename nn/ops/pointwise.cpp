@@ -70,19 +70,6 @@ struct Reshape {
   Tensor backward(OpContext&, const Tensor& dy) const { return dy.reshape(from); }
 };
 
-struct Cast {
-  static constexpr OpInfo info{"cast", Precision::follow};
-  DType type;
-  DType from{};
-  Tensor forward(OpContext&, const Tensor& x) {
-    from = x.dtype();
-    return from == type ? x.detach() : x.detach().to(type);
-  }
-  Tensor backward(OpContext&, const Tensor& dy) const {
-    return dy.dtype() == from ? dy : dy.to(from);
-  }
-};
-
 struct Sum {
   static constexpr OpInfo info{"sum", Precision::full};
   double factor = 1.0;
@@ -124,12 +111,14 @@ struct Dropout {
 
 }  // namespace
 
-Tensor add(const Tensor& a, const Tensor& b) {
+Tensor add(const Tensor& a, const Tensor& second) {
+  const Tensor b = autocast_like(a, second);
   check_same("add", a, b);
   return apply(Add{}, a, b);
 }
 
-Tensor mul(const Tensor& a, const Tensor& b) {
+Tensor mul(const Tensor& a, const Tensor& second) {
+  const Tensor b = autocast_like(a, second);
   check_same("mul", a, b);
   return apply(Mul{}, a, b);
 }
@@ -146,11 +135,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   return apply(Reshape{shape}, x);
 }
 
-Tensor cast(const Tensor& x, DType type) {
-  check_float("cast", x);
-  BORA_CHECK(is_float(type), "cast: to ", type, ", wanted a floating type");
-  return apply(Cast{type}, x);
-}
+Tensor cast(const Tensor& x, DType type) { return bora::cast(x, type); }
 
 Tensor sum(const Tensor& x) {
   check_float("sum", x);

@@ -98,8 +98,10 @@ void check_channels(const char* op, const Tensor& x) {
 
 }  // namespace
 
-Tensor concat(const std::vector<Tensor>& parts) {
-  BORA_CHECK(!parts.empty(), "concat: of no tensors");
+Tensor concat(const std::vector<Tensor>& inputs) {
+  BORA_CHECK(!inputs.empty(), "concat: of no tensors");
+  std::vector<Tensor> parts;
+  for (const Tensor& part : inputs) parts.push_back(autocast_like(inputs[0], part));
   for (const Tensor& part : parts) {
     check_channels("concat", part);
     BORA_CHECK(part.rank() == parts[0].rank() && part.dtype() == parts[0].dtype() &&

@@ -16,6 +16,11 @@ struct Run {
   bool decays;
 };
 
+/// The working copy of a run, undefined where there is none.
+Tensor working_of(ParameterArena& arena, const Run& run) {
+  return arena.has_working() ? arena.working().slice(run.begin, run.end) : Tensor();
+}
+
 std::vector<Run> runs_of(const ParameterArena& arena, bool decay_all) {
   const std::vector<Range>& ranges = arena.layout().ranges();
   std::vector<Run> runs;
@@ -54,7 +59,7 @@ class AdamW final : public Optimizer {
                                     .master = arena_.values().slice(run.begin, run.end),
                                     .slot0 = m_.slice(run.begin, run.end),
                                     .slot1 = v_.slice(run.begin, run.end),
-                                    .working = {},
+                                    .working = working_of(arena_, run),
                                     .skip = {}};
       kernels::adamw(buffers.master.stream(),
                      {.learning_rate = input.lr,
@@ -102,7 +107,7 @@ class Sgd final : public Optimizer {
           .master = arena_.values().slice(run.begin, run.end),
           .slot0 = has_buffer() ? buffer_.slice(run.begin, run.end) : Tensor(),
           .slot1 = {},
-          .working = {},
+          .working = working_of(arena_, run),
           .skip = {}};
       kernels::sgd(buffers.master.stream(),
                    {.learning_rate = input.lr,
@@ -144,7 +149,11 @@ GradientNorm gradient_norm(const ParameterArena& arena) {
   const Tensor& gradients = arena.gradients().all();
   Tensor out = Tensor::empty({3}, DType::f64, gradients.device());
   kernels::grad_stats(gradients.stream(), gradients, out);
-  const std::vector<double> stats = out.to_vector<double>();
+  return gradient_norm_of(out);
+}
+
+GradientNorm gradient_norm_of(const Tensor& statistics) {
+  const std::vector<double> stats = statistics.to_vector<double>();
   GradientNorm result;
   result.non_finite = static_cast<int64_t>(stats[1]);
   result.norm =
@@ -156,8 +165,7 @@ double clip_factor(double norm, double max_norm) { return kernels::clip_factor(n
 
 std::string first_non_finite_gradient(const ParameterArena& arena) {
   const FlatBuffer& gradients = arena.gradients();
-  for (size_t i = gradients.layout().ranges().size();
-       i-- > 0;) {  // the arena is in reverse forward order
+  for (size_t i = 0; i < gradients.layout().ranges().size(); ++i) {  // backward's order
     const Tensor part = gradients.part(static_cast<int>(i));
     Tensor out = Tensor::empty({3}, DType::f64, part.device());
     kernels::grad_stats(part.stream(), part.reshape({part.numel()}), out);

@@ -54,10 +54,13 @@ struct GradientNorm {
   int64_t non_finite = 0;  ///< count of NaN and inf
 };
 GradientNorm gradient_norm(const ParameterArena& arena);
+/// The same from the statistics of kernels::grad_stats.
+GradientNorm gradient_norm_of(const Tensor& stats);
 /// The factor that brings `norm` down to `max_norm`: min(1, max_norm / (norm + 1e-6)); 1 if
 /// max_norm is 0 (off).
 double clip_factor(double norm, double max_norm);
-/// The name of the first parameter, in forward order, with a non-finite gradient; empty if none.
+/// The name of the first parameter with a non-finite gradient, in the order in which backward
+/// computes them; empty if none.
 std::string first_non_finite_gradient(const ParameterArena& arena);
 
 }  // namespace bora::nn

@@ -251,9 +251,11 @@ TEST(OpCases, EveryOpHasACase) {
   const std::regex info(R"re(OpInfo\s+info\s*\{\s*"([^"]+)")re");
   std::set<std::string> in_sources;
   ASSERT_TRUE(std::filesystem::is_directory("nn/ops")) << "run from the repository's root";
-  for (const auto& entry : std::filesystem::directory_iterator("nn/ops")) {
-    if (entry.path().extension() != ".cpp") continue;
-    std::ifstream file(entry.path());
+  std::vector<std::filesystem::path> files{"core/precision.cpp"};
+  for (const auto& entry : std::filesystem::directory_iterator("nn/ops"))
+    if (entry.path().extension() == ".cpp") files.push_back(entry.path());
+  for (const std::filesystem::path& path : files) {
+    std::ifstream file(path);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     for (std::sregex_iterator it(text.begin(), text.end(), info), end; it != end; ++it)
       in_sources.insert((*it)[1]);
