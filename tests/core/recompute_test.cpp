@@ -151,6 +151,32 @@ TEST(Recompute, RunsTheBodyTwiceAndNotUnderNoGrad) {
   EXPECT_FALSE(recompute(body, values({1}), {}).requires_grad());
 }
 
+TEST(Recompute, TheBodyKnowsThatItRunsAgain) {
+  std::vector<bool> seen;
+  const Tensor x = leaf({1, 2}, "x");
+  const Body inner = [&](const Tensor& t) {
+    seen.push_back(recomputing());
+    return scale(t, 2);
+  };
+  const Tensor y = sum(recompute([&](const Tensor& t) { return inner(t); }, x, {}));
+  backward(y);
+  EXPECT_THAT(seen, ElementsAre(false, true));
+  EXPECT_FALSE(recomputing());
+  // Nested: once for the first time, again with the outer body, again for its own backward.
+  seen.clear();
+  backward(sum(recompute([&](const Tensor& t) { return recompute(inner, t, {}); }, x, {})));
+  EXPECT_THAT(seen, ElementsAre(false, true, true));
+  // An exception on the second run ends it too.
+  const Tensor z = recompute(
+      [&](const Tensor& t) {
+        if (recomputing()) throw Error("no");
+        return scale(t, 2);
+      },
+      x, {});
+  EXPECT_THROW(backward(sum(z)), Error);
+  EXPECT_FALSE(recomputing());
+}
+
 TEST(Recompute, SinksOverwriteThenAddAcrossSegments) {
   const Tensor w = leaf({2}, "w");
   leaf_of(w).set_gradient_buffer(Tensor::full({1}, 99, DType::f64));

@@ -98,7 +98,7 @@ struct Scale {
 
 /// y () = sum of x, over a list of tensors.
 struct SumList {
-  static constexpr OpInfo info{"sum_list", Precision::full};
+  static constexpr OpInfo info{"sum_list", Precision::follow};
   std::vector<Shape> shapes{};
   Tensor forward(OpContext&, const std::vector<Tensor>& x) {
     double sum = 0;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/recompute.hpp"
 #include "core/tape.hpp"
 #include "nn/ops.hpp"
 #include "tests/support/random.hpp"
@@ -86,21 +87,25 @@ BatchNormState fresh_state(int64_t channels, DType type) {
   return {Tensor::zeros({channels}, type), Tensor::full({channels}, 1.0, type)};
 }
 
-/// One forward and backward of batch norm with SiLU and what came out.
+/// One forward and backward of batch norm with SiLU (with `again`: forward once more in backward)
+/// and what came out.
 struct Outcome {
   std::vector<double> y, dx, dgamma, dbeta, running_mean, running_var;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
 Outcome run(const Tensor& x, const Tensor& dy, bool training, Collective* sync,
-            BatchNormState state) {
+            BatchNormState state, bool again = false) {
   const int64_t channels = x.size(-1);
   const Tensor x_leaf = make_leaf(x, "x");
   const Tensor gamma =
       make_leaf(make_tensor({channels}, normal_values(channels, 71), x.dtype()), "gamma");
   const Tensor beta =
       make_leaf(make_tensor({channels}, normal_values(channels, 72), x.dtype()), "beta");
-  const Tensor y =
-      batch_norm(x_leaf, gamma, beta, state, training, 1e-5, {Activation::silu, 0.0, {}}, sync);
+  const auto norm = [&](const Tensor& t) {
+    return batch_norm(t, gamma, beta, state, training, 1e-5, {Activation::silu, 0.0, {}}, sync);
+  };
+  const Tensor y = again ? recompute(norm, x_leaf, {gamma, beta}) : norm(x_leaf);
   backward(y, dy);
   const auto gradient = [](const Tensor& t) { return values_of(leaf_of(t).gradient()); };
   return {values_of(y),
@@ -159,6 +164,34 @@ TEST(BatchNorm, GradientsGoToTheParametersBuffersAndAddUp) {
   for (int i = 4; i < 8; ++i) EXPECT_EQ(6.0f, buffer.data<float>()[i]);  // overwritten
   backward(batch_norm(x, gamma, beta, state, true), dy);
   for (int i = 4; i < 8; ++i) EXPECT_EQ(12.0f, buffer.data<float>()[i]);  // added
+}
+
+// Feature 108: the body of recompute runs twice, the running statistics move once; to the bit,
+// alone and over ranks.
+TEST(BatchNorm, RecomputeUpdatesTheRunningStatisticsOnce) {
+  const Tensor x = make_tensor({4, 6, 5}, normal_values(120, 8), DType::f32);
+  const Tensor dy = make_tensor(x.shape(), normal_values(120, 9), DType::f32);
+  for (const bool training : {true, false}) {
+    const auto outcome = [&](bool again) {
+      return run(x, dy, training, nullptr, fresh_state(5, DType::f32), again);
+    };
+    EXPECT_EQ(outcome(false), outcome(true));
+    EXPECT_EQ(training, outcome(true).running_mean != std::vector<double>(5, 0.0));
+  }
+  const auto on_two = [&](bool again) {
+    ThreadRanks ranks(2);
+    std::vector<Outcome> outcomes(2);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 2; ++r)
+      threads.emplace_back([&, r] {
+        ThreadRank rank(ranks, r);
+        outcomes[static_cast<size_t>(r)] = run(x.rows(3 * r, 3 + r), dy.rows(3 * r, 3 + r), true,
+                                               &rank, fresh_state(5, DType::f32), again);
+      });
+    for (std::thread& t : threads) t.join();
+    return outcomes;
+  };
+  EXPECT_EQ(on_two(false), on_two(true));
 }
 
 struct Split {

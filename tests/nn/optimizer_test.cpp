@@ -113,7 +113,7 @@ TEST(Clip, IsGlobalAndNeverPoisons) {
   const GradientNorm bad = gradient_norm(rig.arena);
   EXPECT_EQ(bad.non_finite, 2);
   EXPECT_TRUE(std::isnan(bad.norm));
-  EXPECT_EQ(first_non_finite_gradient(rig.arena), "first.bias");
+  EXPECT_EQ(first_non_finite_gradient(rig.arena), "second.weight");
 }
 
 }  // namespace
