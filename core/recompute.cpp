@@ -3,8 +3,23 @@
 
 #include "core/op.hpp"
 
+#include <utility>
+
 namespace bora {
 namespace {
+
+thread_local bool t_recomputing = false;
+
+class RecomputingScope {
+ public:
+  RecomputingScope() : previous_(std::exchange(t_recomputing, true)) {}
+  ~RecomputingScope() { t_recomputing = previous_; }
+  RecomputingScope(const RecomputingScope&) = delete;
+  RecomputingScope& operator=(const RecomputingScope&) = delete;
+
+ private:
+  bool previous_;
+};
 
 struct Recompute {
   static constexpr OpInfo info{"recompute", Precision::follow};
@@ -27,6 +42,7 @@ struct Recompute {
     Tensor y;
     {
       const RecordingScope on(true);
+      const RecomputingScope again;
       y = body(x);
     }
     // The nested pass adds to the parameters' own sinks; the outer pass fires their hooks, since
@@ -39,6 +55,8 @@ struct Recompute {
 };
 
 }  // namespace
+
+bool recomputing() { return t_recomputing; }
 
 Tensor recompute(const std::function<Tensor(const Tensor&)>& body, const Tensor& x,
                  const std::vector<Tensor>& parameters) {

@@ -55,11 +55,6 @@ UNet3d::UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& con
       head_(nn::Conv3d::linear_gain(config.base, out_channels, kOne, nn::Bias::yes)) {
   BORA_CHECK(config.levels >= 1 && config.levels <= 6, "UNet3d: levels ", config.levels,
              ", wanted 1 to 6");
-  // The body of a recomputed block runs twice, and so would the update of the running statistics.
-  if (config.recompute && (config.norm == "batch" || config.norm == "sync_batch"))
-    throw UsageError(
-        "model.recompute does not go with model.norm=" + config.norm +
-        " yet: its running statistics would be updated twice a step; use group or instance norm");
   int64_t channels = in_channels;
   for (int64_t level = 0; level < config.levels; ++level) {
     const int64_t width = config.base << level;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/op.hpp"
+#include "core/recompute.hpp"
 #include "kernels/norm.hpp"
 #include "nn/ops.hpp"
 
@@ -165,8 +166,9 @@ struct BatchNorm {
     BORA_CHECK(count != 1, info.name, ": x is ", x.shape(),
                ": one value per channel has no variance to train with; wanted a larger batch or "
                "volume, group norm, or sync over ranks");
-    kernels::norm_update_running(c.stream(), state->momentum, moments, state->running_mean,
-                                 state->running_var);
+    if (!recomputing())  // else this batch is in them already
+      kernels::norm_update_running(c.stream(), state->momentum, moments, state->running_mean,
+                                   state->running_var);
     return moments;
   }
 
