@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cmath>
@@ -10,9 +11,12 @@
 #include <vector>
 
 #include "core/backend.hpp"
+#include "core/convert.hpp"
 
 namespace bora {
 namespace {
+
+constexpr int64_t kRun = 512;  // elements converted at a time, in L1
 
 std::atomic<int64_t> g_records{0}, g_waits{0}, g_synchronizes{0};
 
@@ -63,11 +67,19 @@ class CpuBackend final : public Backend {
             int64_t n) override {
     dispatch_any(dst_type, [&]<class To>() {
       dispatch_any(src_type, [&]<class From>() {
-        To* out = static_cast<To*>(dst);
-        const From* in = static_cast<const From*>(src);
-#pragma omp parallel for simd if (n > 65536)
-        for (int64_t i = 0; i < n; ++i)
-          out[i] = static_cast<To>(static_cast<acc_t<To>>(static_cast<acc_t<From>>(in[i])));
+        To* const out = static_cast<To*>(dst);
+        const From* const in = static_cast<const From*>(src);
+#pragma omp parallel for schedule(static) if (n > 65536)
+        for (int64_t i = 0; i < n; i += kRun) {
+          const int64_t run = std::min(kRun, n - i);
+          alignas(64) acc_t<From> in_buffer[kRun];
+          alignas(64) acc_t<To> out_buffer[kRun];
+          const acc_t<From>* const x = widen(in + i, run, in_buffer);
+          acc_t<To>* const y = wide_target(out + i, out_buffer);
+#pragma omp simd
+          for (int64_t j = 0; j < run; ++j) y[j] = static_cast<acc_t<To>>(x[j]);
+          narrow(y, out + i, run);
+        }
       });
     });
   }
@@ -76,13 +88,21 @@ class CpuBackend final : public Backend {
                   int64_t n) override {
     dispatch_float(dst_type, "accumulate", [&]<class To>() {
       dispatch_float(src_type, "accumulate", [&]<class From>() {
-        To* out = static_cast<To*>(dst);
-        const From* in = static_cast<const From*>(src);
         using A = acc_t<To>;
-#pragma omp parallel for simd if (n > 65536)
-        for (int64_t i = 0; i < n; ++i)
-          out[i] = static_cast<To>(static_cast<A>(out[i]) +
-                                   static_cast<A>(static_cast<acc_t<From>>(in[i])));
+        To* const out = static_cast<To*>(dst);
+        const From* const in = static_cast<const From*>(src);
+#pragma omp parallel for schedule(static) if (n > 65536)
+        for (int64_t i = 0; i < n; i += kRun) {
+          const int64_t run = std::min(kRun, n - i);
+          alignas(64) A sum_buffer[kRun];
+          alignas(64) acc_t<From> in_buffer[kRun];
+          const acc_t<From>* const x = widen(in + i, run, in_buffer);
+          A* const sum = wide_target(out + i, sum_buffer);
+          widen(out + i, run, sum_buffer);
+#pragma omp simd
+          for (int64_t j = 0; j < run; ++j) sum[j] += static_cast<A>(x[j]);
+          narrow(sum, out + i, run);
+        }
       });
     });
   }

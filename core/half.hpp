@@ -12,48 +12,50 @@ namespace bora {
 
 namespace detail {
 
+// Masks instead of branches throughout, so that loops over them become vector code (g++ makes
+// branches of ?: here).
+
+/// a where `condition`, else b.
+BORA_HD constexpr uint32_t choose(bool condition, uint32_t a, uint32_t b) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return b ^ ((a ^ b) & mask);
+}
+
 /// IEEE binary16 from binary32, round to nearest even, subnormals kept, overflow to inf, NaN stays
 /// NaN (quiet).
 BORA_HD constexpr uint16_t half_bits(float value) {
   const uint32_t x = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (x >> 16) & 0x8000u;
   const uint32_t magnitude = x & 0x7fffffffu;
-  if (magnitude > 0x7f800000u)
-    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // from 65520 on: inf
-  if (magnitude < 0x38800000u) {  // below 2^-14: subnormal or zero
-    if (magnitude <= 0x33000000u) return static_cast<uint16_t>(sign);  // up to 2^-25 (a tie): zero
-    const uint32_t shift = 126u - (magnitude >> 23);                   // 14 .. 24
-    const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-    const uint32_t kept = mantissa >> shift;
-    const uint32_t rest = mantissa & ((1u << shift) - 1u);
-    const uint32_t tie = 1u << (shift - 1u);
-    return static_cast<uint16_t>(sign |
-                                 (kept + (rest > tie || (rest == tie && (kept & 1u)) ? 1u : 0u)));
-  }
   // Normal: rebias the exponent by 112, add half of the last kept unit (ties to even); a carry
   // moves up the exponent.
-  return static_cast<uint16_t>(
-      sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
+  const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  // Below 2^-14: beside 0.5 the unit of a float is 2^-24, the unit of a subnormal half.
+  const uint32_t small = choose(magnitude < 0x38800000u, magnitude, 0u);
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(small) + 0.5f) - 0x3f000000u;
+  const uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x1ffu);
+  uint32_t bits = choose(magnitude < 0x38800000u, subnormal, normal);
+  bits = choose(magnitude >= 0x477ff000u, 0x7c00u, bits);  // from 65520 on: inf
+  bits = choose(magnitude > 0x7f800000u, nan, bits);
+  return static_cast<uint16_t>(sign | bits);
 }
 
 BORA_HD constexpr float half_value(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1fu;
-  uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  const uint32_t rest = bits & 0x7fffu;
+  const uint32_t normal = (rest << 13) + choose(rest >= 0x7c00u, 0x70000000u, 0x38000000u);
   // Subnormal: mantissa * 2^-24, exact in float.
-  const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;
-  return sign ? -magnitude : magnitude;
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(rest)) * 0x1p-24f);
+  return std::bit_cast<float>(sign | choose(rest < 0x400u, subnormal, normal));
 }
 
 /// bfloat16 from binary32, round to nearest even, NaN stays NaN (quiet).
 BORA_HD constexpr uint16_t bfloat16_bits(float value) {
   const uint32_t x = std::bit_cast<uint32_t>(value);
-  if ((x & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((x >> 16) | 0x40u);
-  return static_cast<uint16_t>((x + 0x7fffu + ((x >> 16) & 1u)) >> 16);
+  const uint32_t rounded = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16;
+  return static_cast<uint16_t>(choose((x & 0x7fffffffu) > 0x7f800000u, (x >> 16) | 0x40u, rounded));
 }
 
 BORA_HD constexpr float bfloat16_value(uint16_t bits) {

@@ -46,13 +46,24 @@ void for_each_cpu(int64_t n, const F& f) {
   }
 }
 
+/// f(place, c) for all channels: in full vectors of a count that the compiler knows, then the rest.
+template <class F, class Place>
+void for_each_channel(int64_t channels, const F& f, const Place& place) {
+  constexpr int64_t kVector = 16;
+  int64_t c = 0;
+  for (; c + kVector <= channels; c += kVector) {
+#pragma omp simd
+    for (int64_t j = 0; j < kVector; ++j) f(place, c + j);
+  }
+#pragma omp simd
+  for (int64_t j = c; j < channels; ++j) f(place, j);
+}
+
 template <class F>
 void for_each_row_cpu(int64_t rows, int64_t columns, const F& f) {
 #pragma omp parallel for schedule(static) if (rows * columns > kThreadWorthy)
   for (int64_t r = 0; r < rows; ++r) {
-    const auto row = f.row(r);
-#pragma omp simd
-    for (int64_t c = 0; c < columns; ++c) f(row, c);
+    for_each_channel(columns, f, f.row(r));
   }
 }
 
@@ -63,9 +74,7 @@ void for_each_cell_cpu(int64_t batch, Dims3 extent, int64_t channels, const F& f
   for (int64_t line = 0; line < n_lines; ++line) {
     VolumeIndex v{line / (extent.d * extent.h), (line / extent.h) % extent.d, line % extent.h, 0};
     for (; v.w < extent.w; ++v.w) {
-      const auto cell = f.cell(v);
-#pragma omp simd
-      for (int64_t c = 0; c < channels; ++c) f(cell, c);
+      for_each_channel(channels, f, f.cell(v));
     }
   }
 }

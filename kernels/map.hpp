@@ -4,12 +4,27 @@
 
 #include <algorithm>
 #include <concepts>
+#include <tuple>
 
+#include "core/convert.hpp"
 #include "kernels/portable.hpp"
 
 namespace bora::kernels {
 
 namespace detail {
+
+/// One run of map_cpu, in the arithmetic types.
+template <class F, class Out, class... In>
+void map_run(int64_t n, const F& f, Out* out, const In*... in) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(f(in[i]...));
+}
+
+template <class T>
+struct RunBuffer {
+  static constexpr int64_t kRun = 512;  // floats: a few of them stay in L1
+  alignas(64) acc_t<T> v[is_narrow<T> ? kRun : 1];
+};
 
 template <class F, class Out, class... In>
 void map_cpu(int64_t n, const F& f, Out* out, const In*... in) {
@@ -20,8 +35,23 @@ void map_cpu(int64_t n, const F& f, Out* out, const In*... in) {
 #pragma omp parallel for schedule(static) if (n > kThreadWorthy)
   for (int64_t block = 0; block < n_blocks; ++block) {
     const int64_t end = std::min(n, (block + 1) * kBlock);
-#pragma omp simd
-    for (int64_t i = block * kBlock; i < end; ++i) out[i] = static_cast<Out>(f(load(in[i])...));
+    if constexpr (is_narrow<Out> || (is_narrow<In> || ...)) {
+      constexpr int64_t kRun = RunBuffer<Half>::kRun;
+      RunBuffer<Out> result;
+      std::tuple<RunBuffer<In>...> buffers;
+      for (int64_t i = block * kBlock; i < end; i += kRun) {
+        const int64_t run = std::min(kRun, end - i);
+        acc_t<Out>* const target = wide_target(out + i, result.v);
+        std::apply(
+            [&](RunBuffer<In>&... buffer) {
+              map_run(run, f, target, widen(in + i, run, buffer.v)...);
+            },
+            buffers);
+        narrow(target, out + i, run);
+      }
+    } else {
+      map_run(end - block * kBlock, f, out + block * kBlock, (in + block * kBlock)...);
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward of norms: pass 1 reads dy and x and sums, pass 2 writes dx.
+#include "core/convert.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
 #include "kernels/norm_element.hpp"
@@ -9,19 +10,18 @@
 namespace bora::kernels {
 namespace {
 
-template <class T, bool kResidual, bool kStore, class Act>
-void sums_run(const T* x, const T* residual, const T* dy, T* dz, int64_t n,
-              const NormLanes<acc_t<T>>& f, acc_t<T>* s1, acc_t<T>* s2, const Act& act) {
-  using A = acc_t<T>;
+template <bool kResidual, bool kStore, class A, class Act>
+void sums_run(const A* x, const A* residual, const A* dy, A* dz, int64_t n, const NormLanes<A>& f,
+              A* s1, A* s2, const Act& act) {
   const A* const mean = f.mean;
   const A* const scale = f.scale;
   const A* const shift = f.shift;
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
-    const A centred = static_cast<A>(x[j]) - mean[j];
-    const A r = kResidual ? static_cast<A>(residual[j]) : A(0);
-    const A g = dz_at<T>(act, dy[j], centred, scale[j], shift[j], r);
-    if constexpr (kStore) dz[j] = static_cast<T>(g);
+    const A centred = x[j] - mean[j];
+    const A r = kResidual ? residual[j] : A(0);
+    const A g = dz_at<A>(act, dy[j], centred, scale[j], shift[j], r);
+    if constexpr (kStore) dz[j] = g;
     s1[j] += g;
     s2[j] += g * centred;
   }
@@ -40,10 +40,12 @@ void sums_cpu(const NormShape& shape, const Act& act, const NormInput& in, const
   Tensor parts = Tensor::empty({shape.samples, plan.slabs, 2 * n_channels}, DType::f64);
   double* const partial = parts.data<double>();
   for_each_slab(shape.samples, plan, false, [&](int64_t n, int64_t slab) {
-    LaneArrays<A> arrays(NormLanes<A>::kArrays + 2, n_lanes);
+    constexpr int64_t k = NormLanes<A>::kArrays;
+    LaneArrays<A> arrays(k + 6, n_lanes);
     const NormLanes<A> f(shape, in, n, n_lanes, arrays);
-    A* const s1 = arrays[NormLanes<A>::kArrays];
-    A* const s2 = arrays[NormLanes<A>::kArrays + 1];
+    A* const s1 = arrays[k];
+    A* const s2 = arrays[k + 1];
+    A* const wide[4] = {arrays[k + 2], arrays[k + 3], arrays[k + 4], arrays[k + 5]};
     double* const own = partial + (n * plan.slabs + slab) * 2 * n_channels;
     std::fill_n(own, 2 * n_channels, 0.0);
     for (int64_t row = plan.slab_begin(slab); row < plan.slab_end(slab); row += plan.tile_rows) {
@@ -51,10 +53,14 @@ void sums_cpu(const NormShape& shape, const Act& act, const NormInput& in, const
       const int64_t end = begin + std::min(plan.tile_rows, plan.slab_end(slab) - row) * n_channels;
       std::fill_n(s1, n_lanes, A(0));
       std::fill_n(s2, n_lanes, A(0));
-      for (int64_t i = begin; i < end; i += n_lanes)
-        sums_run<T, kResidual, kStore>(x + i, kResidual ? residual + i : nullptr, dy + i,
-                                       kStore ? dz + i : nullptr, std::min(n_lanes, end - i), f, s1,
-                                       s2, act);
+      for (int64_t i = begin; i < end; i += n_lanes) {
+        const int64_t run = std::min(n_lanes, end - i);
+        A* const target = kStore ? wide_target(dz + i, wide[3]) : nullptr;
+        sums_run<kResidual, kStore>(widen(x + i, run, wide[0]),
+                                    kResidual ? widen(residual + i, run, wide[1]) : nullptr,
+                                    widen(dy + i, run, wide[2]), target, run, f, s1, s2, act);
+        if constexpr (kStore) narrow(target, dz + i, run);
+      }
       fold_lanes(s1, n_lanes, n_channels);
       fold_lanes(s2, n_lanes, n_channels);
       for (int64_t c = 0; c < n_channels; ++c) own[c] += static_cast<double>(s1[c]);
@@ -78,6 +84,22 @@ void sums_cpu(const NormShape& shape, const Act& act, const NormInput& in, const
   }
 }
 
+/// dx of a run; dy is dz itself where kStored.
+template <bool kResidual, bool kStored, class A, class Act>
+void apply_run(const A* x, const A* residual, const A* dy, A* dx, int64_t n, const NormLanes<A>& f,
+               const A* c0, const A* c1, const Act& act) {
+  const A* const mean = f.mean;
+  const A* const scale = f.scale;
+  const A* const shift = f.shift;
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    const A centred = x[j] - mean[j];
+    const A r = kResidual ? residual[j] : A(0);
+    const A g = kStored ? dy[j] : dz_at<A>(act, dy[j], centred, scale[j], shift[j], r);
+    dx[j] = g * scale[j] + (centred * c0[j] + c1[j]);
+  }
+}
+
 template <class T, bool kStored, class Act>
 void apply_cpu(const NormShape& shape, const Act& act, const NormInput& in, const Tensor& dy_tensor,
                const Tensor& dz_tensor, const Tensor& coefficients, Tensor& dx_tensor) {
@@ -90,44 +112,32 @@ void apply_cpu(const NormShape& shape, const Act& act, const NormInput& in, cons
   const A* const factors = coefficients.data<A>();
   T* const dx = dx_tensor.data<T>();
   for_each_slab(shape.samples, plan, true, [&](int64_t n, int64_t slab) {
-    LaneArrays<A> arrays(NormLanes<A>::kArrays + 2, n_lanes);
+    constexpr int64_t k = NormLanes<A>::kArrays;
+    LaneArrays<A> arrays(k + 6, n_lanes);
     const NormLanes<A> f(shape, in, n, n_lanes, arrays);
-    A* const c0 = arrays[NormLanes<A>::kArrays];
-    A* const c1 = arrays[NormLanes<A>::kArrays + 1];
+    A* const c0 = arrays[k];
+    A* const c1 = arrays[k + 1];
+    A* const wide[4] = {arrays[k + 2], arrays[k + 3], arrays[k + 4], arrays[k + 5]};
     for (int64_t c = 0; c < shape.channels; ++c) {
-      const A* const k = factors + (n * shape.groups + c / shape.group_channels()) * 2;
-      c0[c] = k[0];
-      c1[c] = k[1];
+      const A* const factor = factors + (n * shape.groups + c / shape.group_channels()) * 2;
+      c0[c] = factor[0];
+      c1[c] = factor[1];
     }
     spread_lanes(c0, n_lanes, shape.channels);
     spread_lanes(c1, n_lanes, shape.channels);
-    const A* const mean = f.mean;
-    const A* const scale = f.scale;
-    const A* const shift = f.shift;
     const int64_t begin = (n * shape.rows + plan.slab_begin(slab)) * shape.channels;
     const int64_t end = (n * shape.rows + plan.slab_end(slab)) * shape.channels;
     for (int64_t i = begin; i < end; i += n_lanes) {
-      const int64_t length = std::min(n_lanes, end - i);
-      const T* const xi = x + i;
-      const T* const gi = dy + i;
-      T* const out = dx + i;
-      if (!kStored && residual) {
-        const T* const ri = residual + i;
-#pragma omp simd
-        for (int64_t j = 0; j < length; ++j) {
-          const A centred = static_cast<A>(xi[j]) - mean[j];
-          const A g = dz_at<T>(act, gi[j], centred, scale[j], shift[j], static_cast<A>(ri[j]));
-          out[j] = static_cast<T>(g * scale[j] + (centred * c0[j] + c1[j]));
-        }
-      } else {
-#pragma omp simd
-        for (int64_t j = 0; j < length; ++j) {
-          const A centred = static_cast<A>(xi[j]) - mean[j];
-          A g = static_cast<A>(gi[j]);
-          if constexpr (!kStored) g = dz_at<T>(act, gi[j], centred, scale[j], shift[j], A(0));
-          out[j] = static_cast<T>(g * scale[j] + (centred * c0[j] + c1[j]));
-        }
-      }
+      const int64_t run = std::min(n_lanes, end - i);
+      const A* const xi = widen(x + i, run, wide[0]);
+      const A* const gi = widen(dy + i, run, wide[2]);
+      A* const target = wide_target(dx + i, wide[3]);
+      if (!kStored && residual)
+        apply_run<true, kStored>(xi, widen(residual + i, run, wide[1]), gi, target, run, f, c0, c1,
+                                 act);
+      else
+        apply_run<false, kStored, A>(xi, nullptr, gi, target, run, f, c0, c1, act);
+      narrow(target, dx + i, run);
     }
   });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = act((x - mean) rstd gamma + beta + residual).
+#include "core/convert.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
 #include "kernels/norm_generic.hpp"
@@ -9,23 +10,21 @@ namespace bora::kernels {
 namespace {
 
 /// A run: the loop that all time goes to.  x - mean first, since x and mean may be large and close.
-template <class T, class Act>
-void forward_run(const T* x, const T* residual, T* y, int64_t n, const NormLanes<acc_t<T>>& f,
+template <class A, class Act>
+void forward_run(const A* x, const A* residual, A* y, int64_t n, const NormLanes<A>& f,
                  const Act& act) {
-  using A = acc_t<T>;
   const A* const mean = f.mean;
   const A* const scale = f.scale;
   const A* const shift = f.shift;
   if (residual) {
 #pragma omp simd
     for (int64_t j = 0; j < n; ++j) {
-      const A z = (static_cast<A>(x[j]) - mean[j]) * scale[j] + shift[j];
-      y[j] = static_cast<T>(act.value(z + static_cast<A>(residual[j])));
+      const A z = (x[j] - mean[j]) * scale[j] + shift[j];
+      y[j] = act.value(z + residual[j]);
     }
   } else {
 #pragma omp simd
-    for (int64_t j = 0; j < n; ++j)
-      y[j] = static_cast<T>(act.value((static_cast<A>(x[j]) - mean[j]) * scale[j] + shift[j]));
+    for (int64_t j = 0; j < n; ++j) y[j] = act.value((x[j] - mean[j]) * scale[j] + shift[j]);
   }
 }
 
@@ -37,13 +36,19 @@ void forward_cpu(const NormShape& shape, const Act& act, const NormInput& in, Te
   const T* const residual = in.residual.defined() ? in.residual.data<T>() : nullptr;
   T* const out = y.data<T>();
   for_each_slab(shape.samples, plan, true, [&](int64_t n, int64_t slab) {
-    LaneArrays<A> arrays(NormLanes<A>::kArrays, plan.lanes);
+    LaneArrays<A> arrays(NormLanes<A>::kArrays + 3, plan.lanes);
+    A* const wide[3] = {arrays[NormLanes<A>::kArrays], arrays[NormLanes<A>::kArrays + 1],
+                        arrays[NormLanes<A>::kArrays + 2]};
     const NormLanes<A> f(shape, in, n, plan.lanes, arrays);
     const int64_t begin = (n * shape.rows + plan.slab_begin(slab)) * shape.channels;
     const int64_t end = (n * shape.rows + plan.slab_end(slab)) * shape.channels;
-    for (int64_t i = begin; i < end; i += plan.lanes)
-      forward_run<T>(x + i, residual ? residual + i : nullptr, out + i,
-                     std::min(plan.lanes, end - i), f, act);
+    for (int64_t i = begin; i < end; i += plan.lanes) {
+      const int64_t run = std::min(plan.lanes, end - i);
+      A* const target = wide_target(out + i, wide[2]);
+      forward_run(widen(x + i, run, wide[0]),
+                  residual ? widen(residual + i, run, wide[1]) : nullptr, target, run, f, act);
+      narrow(target, out + i, run);
+    }
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moments of channels: one read of x, joined in a fixed order.
+#include "core/convert.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
 #include "kernels/norm_generic.hpp"
@@ -17,6 +18,7 @@ void slab_moments(const T* x, const LanePlan& plan, int64_t begin, int64_t end, 
   A* const shift = arrays[0];
   A* const s1 = arrays[1];
   A* const s2 = arrays[2];
+  A* const wide = arrays[3];
   double before = 0.0;  // rows so far
   for (int64_t row = begin; row < end; row += plan.tile_rows) {
     const int64_t n_rows = std::min(plan.tile_rows, end - row);
@@ -27,9 +29,9 @@ void slab_moments(const T* x, const LanePlan& plan, int64_t begin, int64_t end, 
       std::fill_n(s1, n_lanes, A(0));
       for (int64_t i = 0; i < n; i += n_lanes) {
         const int64_t length = std::min(n_lanes, n - i);
-        const T* const run = tile + i;
+        const A* const run = widen(tile + i, length, wide);
 #pragma omp simd
-        for (int64_t j = 0; j < length; ++j) s1[j] += static_cast<A>(run[j]);
+        for (int64_t j = 0; j < length; ++j) s1[j] += run[j];
       }
       fold_lanes(s1, n_lanes, n_channels);
       const A inverse = A(1) / static_cast<A>(n_rows);
@@ -42,10 +44,10 @@ void slab_moments(const T* x, const LanePlan& plan, int64_t begin, int64_t end, 
     std::fill_n(s2, n_lanes, A(0));
     for (int64_t i = 0; i < n; i += n_lanes) {
       const int64_t length = std::min(n_lanes, n - i);
-      const T* const run = tile + i;
+      const A* const run = widen(tile + i, length, wide);
 #pragma omp simd
       for (int64_t j = 0; j < length; ++j) {
-        const A d = static_cast<A>(run[j]) - shift[j];
+        const A d = run[j] - shift[j];
         s1[j] += d;
         s2[j] += d * d;
       }
@@ -90,7 +92,7 @@ void moments_cpu(const NormShape& shape, const Tensor& x, Tensor& moments) {
     return;
   }
   for_each_slab(shape.samples, plan, false, [&](int64_t n, int64_t slab) {
-    LaneArrays<acc_t<T>> arrays(3, plan.lanes);
+    LaneArrays<acc_t<T>> arrays(4, plan.lanes);
     double* const own = partial + (n * plan.slabs + slab) * 2 * n_channels;
     slab_moments(data + n * shape.rows * n_channels, plan, plan.slab_begin(slab),
                  plan.slab_end(slab), own, own + n_channels, arrays);
