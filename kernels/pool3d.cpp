@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/pool3d.hpp"
 
+#include "core/convert.hpp"
 #include "kernels/for_each.hpp"
 #include "kernels/volume.hpp"
 
@@ -110,6 +111,36 @@ struct MaxPool2 {
   }
 };
 
+// MaxPool2 for 16-bit types on the CPU: line by line in float.
+template <class T>
+void max_pool2_lines(int64_t n, const MaxPool2<T>& pool) {
+  const int64_t in_line = pool.in.w * pool.channels, out_line = pool.out.w * pool.channels;
+  const int64_t n_lines = n * pool.out.d * pool.out.h;
+#pragma omp parallel if (n_lines * in_line > kThreadWorthy)
+  {
+    std::vector<float> wide(static_cast<size_t>(4 * in_line + out_line));
+    float* const result = wide.data() + 4 * in_line;
+#pragma omp for schedule(static)
+    for (int64_t line = 0; line < n_lines; ++line) {
+      const int64_t h = line % pool.out.h, d = line / pool.out.h % pool.out.d,
+                    i = line / (pool.out.h * pool.out.d);
+      for (int64_t k = 0; k < 4; ++k)
+        widen_run(pool.x + cell_number(i, 2 * d + k / 2, 2 * h + k % 2, 0, pool.in) * pool.channels,
+                  in_line, wide.data() + k * in_line);
+      const MaxPool2<float> in_float{pool.in,     pool.out, pool.channels,
+                                     wide.data(), result,   pool.winner + line * out_line};
+      for (int64_t w = 0; w < pool.out.w; ++w) {
+        MaxPool2<float>::Cell cell;
+        for (int64_t k = 0; k < 4; ++k)
+          cell.from[k] = wide.data() + k * in_line + 2 * w * pool.channels;
+        cell.to = w * pool.channels;
+        detail::for_each_channel(pool.channels, in_float, cell);
+      }
+      narrow_run(result, out_line, pool.y + line * out_line);
+    }
+  }
+}
+
 template <class T>
 struct MaxPoolGradient {
   static constexpr bool kHostOnly = std::is_same_v<T, double>;
@@ -143,10 +174,11 @@ struct MaxPoolGradient {
   }
 };
 
-// Disjoint windows: each cell is in one, or in none (behind the last).
+// Disjoint windows: each cell is in one, or in none (behind the last).  T: an unsigned integer of
+// the element's size, since elements are only moved.
 template <class T>
 struct MaxPoolGradientDisjoint {
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
+  static constexpr bool kHostOnly = sizeof(T) == 8;
   Windows win;
   int64_t channels;
   const T* dy;
@@ -168,11 +200,11 @@ struct MaxPoolGradientDisjoint {
   }
   BORA_HD void operator()(const Cell& cell, int64_t c) const {
     if (cell.place < 0) {  // nothing to read: there may be no window at all
-      dx[cell.to + c] = static_cast<T>(acc_t<T>(0));
+      dx[cell.to + c] = T(0);
       return;
     }
-    const auto g = load(dy[cell.from + c]);
-    dx[cell.to + c] = static_cast<T>(winner[cell.from + c] == cell.place ? g : acc_t<T>(0));
+    const T g = dy[cell.from + c];
+    dx[cell.to + c] = winner[cell.from + c] == cell.place ? g : T(0);
   }
 };
 
@@ -270,9 +302,11 @@ void max_pool3d_forward(Stream stream, const Pool3d& pool, const Tensor& x, Tens
   const int64_t n = x.size(0), c = x.size(4);
   dispatch_float(x.dtype(), "max_pool3d", [&]<class T>() {
     if (win.disjoint() && pool.kernel == Dims3::all(2)) {
-      for_each_cell(
-          stream, n, win.out, c,
-          MaxPool2<T>{win.in, win.out, c, x.data<T>(), y.data<T>(), winner.data<uint8_t>()});
+      const MaxPool2<T> two{win.in, win.out, c, x.data<T>(), y.data<T>(), winner.data<uint8_t>()};
+      if constexpr (is_narrow<T>) {
+        if (stream.device.type == DeviceType::cpu) return max_pool2_lines(n, two);
+      }
+      for_each_cell(stream, n, win.out, c, two);
     } else {
       for_each_cell(stream, n, win.out, c,
                     MaxPool<T>{win, c, x.data<T>(), y.data<T>(), winner.data<uint8_t>()});
@@ -287,9 +321,12 @@ void max_pool3d_backward(Stream stream, const Pool3d& pool, const Tensor& dy, co
   const int64_t n = dx.size(0), c = dx.size(4);
   dispatch_float(dx.dtype(), "max_pool3d backward", [&]<class T>() {
     if (win.disjoint()) {
+      using Bits = std::conditional_t<sizeof(T) == 2, uint16_t,
+                                      std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
       for_each_cell(
           stream, n, win.in, c,
-          MaxPoolGradientDisjoint<T>{win, c, dy.data<T>(), winner.data<uint8_t>(), dx.data<T>()});
+          MaxPoolGradientDisjoint<Bits>{win, c, static_cast<const Bits*>(dy.raw()),
+                                        winner.data<uint8_t>(), static_cast<Bits*>(dx.raw())});
     } else {
       for_each_cell(stream, n, win.in, c,
                     MaxPoolGradient<T>{win, c, dy.data<T>(), winner.data<uint8_t>(), dx.data<T>()});

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/convert.hpp"
 #include "kernels/for_each.hpp"
 #include "kernels/volume.hpp"
 
@@ -110,8 +111,12 @@ void trilinear_lines(const Axes& axes, int64_t n, int64_t channels, const T* x, 
   const int64_t n_lines = n * axes.d.out * axes.h.out;
 #pragma omp parallel if (n_lines * out_line > kThreadWorthy)
   {
-    std::vector<float> blend(static_cast<size_t>(in_line));
-    float* b = blend.data();
+    // Runs in float; the last four only where T is stored in 16 bits, as is `line`.
+    const int64_t wide_in = is_narrow<T> ? in_line : 0, wide_out = is_narrow<T> ? out_line : 0;
+    std::vector<float> buffers(static_cast<size_t>(in_line + 4 * wide_in + wide_out));
+    float* const b = buffers.data();
+    float* const wide = b + in_line;
+    float* const line_buffer = wide + 4 * wide_in;
 #pragma omp for schedule(static)
     for (int64_t line = 0; line < n_lines; ++line) {
       const int64_t oh = line % axes.h.out, od = line / axes.h.out % axes.d.out,
@@ -120,22 +125,25 @@ void trilinear_lines(const Axes& axes, int64_t n, int64_t channels, const T* x, 
       const auto source = [&](int64_t sd, int64_t sh) {
         return x + ((i * axes.d.in + sd) * axes.h.in + sh) * in_line;
       };
-      const T *x00 = source(d.lo, h.lo), *x01 = source(d.lo, h.hi), *x10 = source(d.hi, h.lo),
-              *x11 = source(d.hi, h.hi);
+      const float* const x00 = widen(source(d.lo, h.lo), in_line, wide);
+      const float* const x01 = widen(source(d.lo, h.hi), in_line, wide + wide_in);
+      const float* const x10 = widen(source(d.hi, h.lo), in_line, wide + 2 * wide_in);
+      const float* const x11 = widen(source(d.hi, h.hi), in_line, wide + 3 * wide_in);
       const float w00 = (1 - d.t) * (1 - h.t), w01 = (1 - d.t) * h.t, w10 = d.t * (1 - h.t),
                   w11 = d.t * h.t;
 #pragma omp simd
       for (int64_t j = 0; j < in_line; ++j)
-        b[j] =
-            (w00 * load(x00[j]) + w01 * load(x01[j])) + (w10 * load(x10[j]) + w11 * load(x11[j]));
-      T* to = y + line * out_line;
+        b[j] = (w00 * x00[j] + w01 * x01[j]) + (w10 * x10[j] + w11 * x11[j]);
+      float* const out = wide_target(y + line * out_line, line_buffer);
+      float* to = out;
       for (int64_t ow = 0; ow < axes.w.out; ++ow, to += channels) {
         const auto w = tw.taps[static_cast<size_t>(ow)];
         const float *lo = b + w.lo * channels, *hi = b + w.hi * channels;
         const float u = 1 - w.t, t = w.t;
 #pragma omp simd
-        for (int64_t c = 0; c < channels; ++c) to[c] = static_cast<T>(u * lo[c] + t * hi[c]);
+        for (int64_t c = 0; c < channels; ++c) to[c] = u * lo[c] + t * hi[c];
       }
+      narrow(out, y + line * out_line, out_line);
     }
   }
 }
@@ -148,6 +156,7 @@ void trilinear_gradient_lines(const Axes& axes, int64_t n, int64_t channels, con
 #pragma omp parallel if (n_lines * in_line > kThreadWorthy)
   {
     std::vector<float> blend(static_cast<size_t>(out_line)), cell(static_cast<size_t>(channels));
+    std::vector<float> wide(static_cast<size_t>(is_narrow<T> ? out_line : 0));
     float *b = blend.data(), *s = cell.data();
 #pragma omp for schedule(static)
     for (int64_t line = 0; line < n_lines; ++line) {
@@ -159,11 +168,12 @@ void trilinear_gradient_lines(const Axes& axes, int64_t n, int64_t channels, con
         const float wd = td.weights[static_cast<size_t>(td.at[kd] + jd)];
         for (int64_t jh = 0; jh < th.n[kh]; ++jh) {
           const float w = wd * th.weights[static_cast<size_t>(th.at[kh] + jh)];
-          const T* from =
-              dy +
-              ((i * axes.d.out + td.first[kd] + jd) * axes.h.out + th.first[kh] + jh) * out_line;
+          const float* const from =
+              widen(dy + ((i * axes.d.out + td.first[kd] + jd) * axes.h.out + th.first[kh] + jh) *
+                             out_line,
+                    out_line, wide.data());
 #pragma omp simd
-          for (int64_t j = 0; j < out_line; ++j) b[j] += w * load(from[j]);
+          for (int64_t j = 0; j < out_line; ++j) b[j] += w * from[j];
         }
       }
       T* to = dx + line * in_line;
