@@ -54,7 +54,7 @@ void denormalise(Tensor& values, const Scaling& scaling) {
   BORA_CHECK(scaling.sigma > 0, "denormalise: sigma ", scaling.sigma, ", wanted above 0");
   float* v = values.data<float>();
   for (int64_t i = 0; i < values.numel(); ++i)
-    v[i] = static_cast<float>(static_cast<double>(v[i]) * scaling.sigma + scaling.mean);
+    v[i] = static_cast<float>(std::fma(static_cast<double>(v[i]), scaling.sigma, scaling.mean));
 }
 
 NormMode norm_mode_from(const std::string& text) {

@@ -32,8 +32,10 @@ struct Moments {
 
 /// normalised = (x - mean) / sigma, each element in f64, rounded to f32.  In place.
 void normalise(Tensor& values, const Scaling& scaling);
-/// x = normalised * sigma + mean, each element in f64, rounded to f32.  In place.  Exact for the
-/// stored scaling up to the two roundings: |error| <= 2^-24 (|x| + sigma |normalised|).
+/// x = normalised * sigma + mean, each element by one fma in f64, rounded to f32: within half a
+/// unit in the last place (and 2^-29 of one) of the exact value for the stored scaling, also where
+/// the two terms cancel.  In place.  There and back: normalise() rounds (x - mean) / sigma to f32,
+/// so x returns within 2^-24 (|x| + |x - mean|), and to the bit where |x - mean| < |x| / 2.
 void denormalise(Tensor& values, const Scaling& scaling);
 
 enum class NormMode {

@@ -101,17 +101,52 @@ TEST(Normaliser, ConstantAndAllBuildingSamplesGiveNoNaN) {
   }
 }
 
-TEST(Normaliser, DenormaliseGoesBackWithinTheTwoRoundings) {
-  const std::vector<float> v = field(10007, 7, 3);
-  Tensor t = Tensor::from(Shape{10007}, v);
-  const Scaling scaling{6.987654321, 1.718447};
-  normalise(t, scaling);
-  const std::vector<float> z = t.to_vector<float>();
-  denormalise(t, scaling);
-  for (size_t i = 0; i < v.size(); ++i)
-    EXPECT_LE(std::abs(t.data<float>()[i] - v[i]),
-              0x1p-24 * (std::abs(v[i]) + scaling.sigma * std::abs(z[i])) * 1.0000001)
-        << v[i];
+const Scaling kStored{6.987654321, 1.718447};
+
+/// The distance from |x| to the next f32.
+double ulp(float x) {
+  const float a = std::abs(x);
+  return static_cast<double>(std::nextafter(a, INFINITY)) - static_cast<double>(a);
+}
+
+// Row 97: exactly what the stored scaling says.  The reference has 64 bits: it is off by 2^-64 of
+// the larger term, here 2^-12 units of the smallest result at most.  The fma in f64 adds 2^-53 of
+// the result before the rounding to f32.
+TEST(Normaliser, DenormaliseIsTheNearestFloat) {
+  std::vector<float> z = field(10007, 0, 1);
+  // Around -mean / sigma the terms cancel.
+  float near = static_cast<float>(-kStored.mean / kStored.sigma);
+  for (int i = 0; i < 8; ++i) near = std::nextafter(near, 0.0f);
+  for (int i = 0; i < 16; ++i) z.push_back(near = std::nextafter(near, -INFINITY));
+  for (float edge : {0.0f, -0.0f, 1e-38f, 1e30f, -1e30f}) z.push_back(edge);
+  Tensor t = Tensor::from(Shape{static_cast<int64_t>(z.size())}, z);
+  denormalise(t, kStored);
+  for (size_t i = 0; i < z.size(); ++i) {
+    const float x = t.data<float>()[i];
+    const long double exact = static_cast<long double>(z[i]) * kStored.sigma + kStored.mean;
+    EXPECT_LE(std::abs(static_cast<double>(x - exact)), 0.5002 * ulp(x)) << z[i];
+  }
+}
+
+// There and back.  z carries an error of 2^-24 |z| at most, so before the last rounding x is off by
+// 2^-24 |x - mean|; half a unit in the last place of x is 2^-25 |x| at least.
+TEST(Normaliser, DenormaliseGoesBackToTheBitOrWithinTwoRoundings) {
+  std::vector<float> v = field(10007, 7, 3);
+  for (int i = 0; i < 5; ++i) v.push_back(std::ldexp(1.0f, i));  // a smaller unit below than above
+  v.push_back(0.0f);                                             // a building
+  Tensor t = Tensor::from(Shape{static_cast<int64_t>(v.size())}, v);
+  normalise(t, kStored);
+  denormalise(t, kStored);
+  size_t to_the_bit = 0;
+  for (size_t i = 0; i < v.size(); ++i) {
+    const double x = v[i], off = std::abs(x - kStored.mean);
+    if (off < 0.4999 * std::abs(x)) {
+      EXPECT_EQ(t.data<float>()[i], v[i]);
+      ++to_the_bit;
+    }
+    EXPECT_LE(std::abs(t.data<float>()[i] - x), 0x1p-24 * (std::abs(x) + off) * 1.0000001) << x;
+  }
+  EXPECT_GT(to_the_bit, v.size() / 2);
 }
 
 Moments moments_of(int64_t index) {
