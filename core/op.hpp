@@ -23,6 +23,22 @@ struct OpInfo {
   Precision precision;
 };
 
+namespace detail {
+
+/// For the profile: bytes of what an op reads or writes once.
+inline double bytes_of(const Tensor& t) {
+  return t.defined() ? static_cast<double>(t.bytes()) : 0.0;
+}
+inline double bytes_of(const Tensor* t) { return bytes_of(*t); }
+template <class List>
+double bytes_of(const List& list) {
+  double sum = 0;
+  for (const auto& t : list) sum += bytes_of(t);
+  return sum;
+}
+
+}  // namespace detail
+
 /// What an op sees while it runs.  In forward: what to save, whether anything is recorded.  In
 /// backward: what was saved, which gradients are wanted, and where they may be written.
 class OpContext {
@@ -52,6 +68,7 @@ class OpContext {
     return saved_[static_cast<size_t>(i)];
   }
   void release() { saved_.clear(); }
+  double saved_bytes() const { return detail::bytes_of(saved_); }
 
   /// Backward: the place where the gradient of input i should be written by the op itself, if it is
   /// a leaf whose buffer has type `type`; else empty, and the gradient is returned.  Once taken it
@@ -87,7 +104,10 @@ class OpNode final : public Node {
     const ScopedRange profile(range.c_str());
     const AllocationTag tag(range.c_str());
     context_.begin_backward(&out);
-    distribute(op_.backward(context_, dy), out);
+    auto gradients = op_.backward(context_, dy);
+    if (profile_enabled())
+      profile_add_work(0, bytes_of(dy) + context_.saved_bytes() + bytes_of(gradients));
+    distribute(std::move(gradients), out);
     context_.begin_backward(nullptr);
   }
   void release() override { context_.release(); }
@@ -132,6 +152,7 @@ Tensor run_op(OpT op, const std::vector<const Tensor*>& inputs, Forward&& forwar
     const NoGrad no_grad;  // what an op does inside is not recorded; its node is
     y = forward(op, context);
   }
+  if (profile_enabled()) profile_add_work(0, bytes_of(inputs) + bytes_of(y));
   FiniteWatch::see(OpT::info.name, y);
   if (!records) return y.detach();
   std::vector<std::shared_ptr<Node>> edges(inputs.size());
