@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "apps/common/heap.hpp"
 #include "core/log.hpp"
 
 namespace bora::apps {
@@ -31,6 +32,7 @@ int set_compute_threads(int local_size) {
   if (threads > cores)
     log_warn(threads, " threads on ", cores,
              " cores of the affinity mask: unset OMP_NUM_THREADS or give the rank more cores");
+  prepare_heap();
   return threads;
 }
 

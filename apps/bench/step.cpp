@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/step.hpp"
+
+#include "apps/bench/plain_unet.hpp"
+#include "apps/unet3d/loss.hpp"
+#include "apps/unet3d/setup.hpp"
+#include "comm/broadcast_state.hpp"
+#include "core/allocator.hpp"
+#include "core/precision.hpp"
+#include "core/profile.hpp"
+#include "core/rng.hpp"
+#include "nn/ops.hpp"
+
+namespace bora::bench {
+namespace {
+
+Tensor noise(const Shape& shape, uint64_t seed) {
+  const RngKey key{seed, 1};
+  Tensor t = Tensor::empty(shape, DType::f32);
+  float* v = t.data<float>();
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < t.numel(); ++i)
+    v[i] = 2.0f * key.uniform(static_cast<uint64_t>(i)) - 1.0f;
+  return t;
+}
+
+void check_plain(const StepConfig& c) {
+  unet3d::ModelConfig model;
+  model.base = c.model.base;
+  if (const auto wrong = config_diff(model, c.model); !wrong.empty())
+    throw UsageError("case=plain takes model.base only; also given: model." + wrong.front());
+  if (const auto wrong = config_diff(unet3d::LossConfig{}, c.loss); !wrong.empty())
+    throw UsageError("case=plain always uses mse; also given: loss." + wrong.front());
+}
+
+}  // namespace
+
+Step::Step(const StepConfig& config, Collective& ranks)
+    : config_(config), type_(precision_type(config.precision)) {
+  if (config.network == "plain") {
+    check_plain(config);
+    auto net = std::make_unique<PlainUnet>(1, 1, config.model.base);
+    forward_ = [p = net.get()](const Tensor& x) { return p->forward(x); };
+    network_ = std::move(net);
+  } else {
+    auto net = std::make_unique<unet3d::UNet3d>(1, 1, config.model);
+    net->set_collective(&ranks);
+    forward_ = [p = net.get()](const Tensor& x) { return p->forward(x); };
+    network_ = std::move(net);
+  }
+  n_parameters_ = nn::parameter_count(*network_);
+  {
+    const AllocationTag tag("parameters and gradients");
+    arena_ = std::make_unique<nn::ParameterArena>(*network_, DType::f32, type_);
+  }
+  nn::initialise(*network_, 0);
+  {
+    const AllocationTag tag("optimizer state");
+    optimizer_ = nn::make_adamw(*arena_, {});
+  }
+  if (type_ == DType::f16) scaler_.emplace(unet3d::scale_rule_of({}));
+  reducer_ = std::make_unique<GradientReducer>(arena_->gradients(), arena_->leaves(), ranks,
+                                               ReducerOptions{.op = ReduceOp::mean});
+  updater_ = std::make_unique<apps::Updater>(
+      *arena_, *optimizer_, *reducer_,
+      nn::Schedule{.kind = nn::Schedule::Kind::constant, .peak = 1e-3}, 1.0,
+      scaler_ ? &*scaler_ : nullptr);
+  broadcast_buffers(ranks, {&arena_->values().all()});
+  arena_->refresh_working();
+  const AllocationTag tag("input and target");
+  const Shape shape{config.batch, config.size.d, config.size.h, config.size.w, 1};
+  input_ = noise(shape, 1);
+  target_ = noise(shape, 2);
+}
+
+Step::~Step() = default;
+
+Tensor Step::compute_loss() {
+  const PrecisionScope precision(type_);
+  const Tensor prediction = forward_(input_);
+  return config_.network == "plain"
+             ? nn::data_loss(prediction, target_, {}, nn::DataLoss::mse)
+             : unet3d::compute_loss(config_.loss, prediction, target_, {}).total;
+}
+
+void Step::run() {
+  updater_->begin_window();
+  {
+    const Tensor loss = compute_loss();
+    loss_ = loss.item();
+    backward(loss, Tensor::scalar<float>(static_cast<float>(updater_->loss_scale())));
+  }
+  const ScopedRange range("update");
+  // The norm reads the gradient; AdamW reads parameter, gradient and two moments and writes all but
+  // the gradient, and the working copy where there is one.
+  profile_add_work(0, static_cast<double>(n_parameters_) * (type_ == DType::f32 ? 32 : 34));
+  updater_->finish_window();
+}
+
+}  // namespace bora::bench

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Step: one training step of a network on made-up data, as the trainer makes it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "apps/common/updater.hpp"
+#include "apps/unet3d/config.hpp"
+#include "core/collective.hpp"
+#include "nn/parameter_arena.hpp"
+
+namespace bora::bench {
+
+struct StepConfig {
+  std::string network = "unet3d";
+  unet3d::ModelConfig model;
+  unet3d::LossConfig loss;
+  Dims3 size{64, 64, 64};
+  int64_t batch = 1;
+  std::string precision = "fp32";
+  static constexpr auto fields() {
+    return std::tuple{
+        field(
+            "case", &StepConfig::network,
+            "unet3d: the trainer's network and loss; plain: the usual 3-D U-Net with mean squared "
+            "error (of model.* only base counts)",
+            one_of("unet3d", "plain")),
+        field("model", &StepConfig::model, "The network"),
+        field("loss", &StepConfig::loss, "The loss (case unet3d)"),
+        field("size", &StepConfig::size, "extents of the volume", positive),
+        field("batch", &StepConfig::batch, "samples", positive),
+        field("precision", &StepConfig::precision, "as in training",
+              one_of("fp32", "fp16", "bf16"))};
+  }
+};
+
+/// Forward, loss, backward, reduction over the ranks, gradient norm and clipping at 1, AdamW with
+/// a constant rate.  Input and target are fixed noise with one channel, the same on every rank.
+class Step {
+ public:
+  /// Collective.  `ranks` outlives the step.  Throws UsageError for settings that do not go with
+  /// the case.
+  Step(const StepConfig& config, Collective& ranks);
+  ~Step();
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  /// Collective.
+  void run();
+
+  int64_t n_parameters() const { return n_parameters_; }
+  DType compute_type() const { return type_; }
+  /// Of the last run.
+  double loss() const { return loss_; }
+  /// fp16: updates skipped so far, because gradients overflowed.
+  int64_t skipped() const { return scaler_ ? scaler_->skipped() : 0; }
+
+ private:
+  Tensor compute_loss();
+
+  StepConfig config_;
+  DType type_;
+  std::unique_ptr<nn::Module> network_;
+  std::function<Tensor(const Tensor&)> forward_;
+  std::unique_ptr<nn::ParameterArena> arena_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+  std::optional<nn::GradScaler> scaler_;
+  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<apps::Updater> updater_;
+  Tensor input_, target_;
+  int64_t n_parameters_ = 0;
+  double loss_ = 0;
+};
+
+}  // namespace bora::bench
