@@ -37,6 +37,7 @@ struct OptimConfig {
   double momentum = 0.9;
   bool nesterov = false;
   double clip = 1.0;
+  std::string scale_lr = "none";
   std::string schedule = "one_cycle";
   double warm_fraction = 0.3;
   double div = 25.0, final_div = 1e4;
@@ -57,6 +58,11 @@ struct OptimConfig {
         field("momentum", &OptimConfig::momentum, "sgd", between(0, 0.9999999)),
         field("nesterov", &OptimConfig::nesterov, "sgd"),
         field("clip", &OptimConfig::clip, "largest global gradient norm; 0 = off", at_least(0)),
+        field(
+            "scale_lr", &OptimConfig::scale_lr,
+            "linear: lr is multiplied by the number of ranks, reached from lr over the warm-up; a "
+            "rule for sgd, seldom right for adamw",
+            one_of("none", "linear")),
         field("schedule", &OptimConfig::schedule, "learning rate over the updates of the run",
               one_of("one_cycle", "constant", "step", "cosine")),
         field("warm_fraction", &OptimConfig::warm_fraction, "one_cycle: share that warms up",

@@ -32,11 +32,17 @@ kernels::LossScaleRule scale_rule_of(const ScalerConfig& c) {
           .hysteresis = c.hysteresis};
 }
 
-nn::Schedule schedule_of(const OptimConfig& c, int64_t total) {
+nn::Schedule schedule_of(const OptimConfig& c, int64_t total, int n_ranks) {
+  const bool linear = c.scale_lr == "linear";
+  if (linear && c.schedule != "one_cycle" && c.warmup == 0)
+    throw UsageError("optim.scale_lr=linear with optim.schedule=" + c.schedule +
+                     ": wanted optim.warmup > 0, the updates in which the rate grows from optim.lr "
+                     "to optim.lr times the number of ranks");
   return {.kind = nn::schedule_kind(c.schedule),
-          .peak = c.lr,
+          .peak = linear ? c.lr * n_ranks : c.lr,
           .total = total,
           .warmup = c.warmup,
+          .warmup_start = linear ? c.lr : 0.0,
           .step_every = c.step_every,
           .step_factor = c.step_factor,
           .warm_fraction = c.warm_fraction,

@@ -20,7 +20,9 @@ namespace bora::unet3d {
 std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels);
 std::unique_ptr<nn::Optimizer> make_optimizer(const OptimConfig& config, nn::ParameterArena& arena);
 kernels::LossScaleRule scale_rule_of(const ScalerConfig& config);
-nn::Schedule schedule_of(const OptimConfig& config, int64_t total);
+/// The schedule of a run of `total` updates by `n_ranks` ranks.  Throws UsageError where
+/// optim.scale_lr=linear has no warm-up to reach the larger rate by.
+nn::Schedule schedule_of(const OptimConfig& config, int64_t total, int n_ranks);
 
 /// Sums of the errors of one case.  prediction, target f32, region u8, all of as many cells, in
 /// m/s; relative errors are taken against at least 0.5 m/s, since calm cells would dominate their

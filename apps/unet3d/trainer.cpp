@@ -76,8 +76,8 @@ Trainer::Trainer(const Config& config, Collective& ranks)
   reducer_ = std::make_unique<GradientReducer>(arena_->gradients(), arena_->leaves(), ranks,
                                                ReducerOptions{.op = ReduceOp::sum});
   updater_ = std::make_unique<apps::Updater>(
-      *arena_, *optimizer_, *reducer_, schedule_of(config.optim, total_updates_), config.optim.clip,
-      compute_type_ == DType::f16 ? &*scaler_ : nullptr);
+      *arena_, *optimizer_, *reducer_, schedule_of(config.optim, total_updates_, ranks.size()),
+      config.optim.clip, compute_type_ == DType::f16 ? &*scaler_ : nullptr);
   loader_ = std::make_unique<data::Loader<Loaded>>(
       data::LoaderOptions{.n_threads = config.loader.threads, .queue_depth = config.loader.queue},
       [this](const data::Slot& slot) {
@@ -119,7 +119,10 @@ void Trainer::announce() const {
            ranks_.size() > 1 ? "s" : "", " x ", apps::compute_threads(), " threads");
   log_info("data: ", cases_->describe());
   log_info("run: ", config_.train.epochs, " epochs x ", updates_an_epoch_,
-           " updates, effective batch ", batch, ", peak learning rate ", config_.optim.lr,
+           " updates, effective batch ", batch, ", peak learning rate ", updater_->schedule().peak,
+           config_.optim.scale_lr == "linear"
+               ? detail::join(" (", config_.optim.lr, " x ", ranks_.size(), " ranks)")
+               : std::string(),
            ", writes to ", config_.output.dir);
   if (config_.model.norm == "batch" && ranks_.size() > 1)
     log_warn("batch norm with ", ranks_.size(),

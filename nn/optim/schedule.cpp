@@ -19,6 +19,8 @@ void check(const Schedule& s) {
   BORA_CHECK(s.peak >= 0, "schedule: peak rate must not be negative, got ", s.peak);
   BORA_CHECK(s.warmup >= 0 && s.step_every > 0, "schedule: warmup ", s.warmup, ", step_every ",
              s.step_every);
+  BORA_CHECK(s.warmup_start >= 0 && s.warmup_start <= s.peak, "schedule: warmup_start ",
+             s.warmup_start, " must lie in [0, peak ", s.peak, "]");
   BORA_CHECK(s.div >= 1 && s.final_div >= 1, "schedule: div ", s.div, " and final_div ",
              s.final_div, " must be at least 1");
   BORA_CHECK(s.warm_fraction >= 0 && s.warm_fraction <= 1, "schedule: warm_fraction ",
@@ -52,7 +54,8 @@ double learning_rate(const Schedule& s, int64_t done) {
                          : cosine(s.peak, first / s.final_div, phase.fraction);
   }
   if (done < s.warmup)
-    return s.peak * static_cast<double>(done + 1) / static_cast<double>(s.warmup);
+    return s.warmup_start + (s.peak - s.warmup_start) * static_cast<double>(done + 1) /
+                                static_cast<double>(s.warmup);
   const int64_t after = std::min(done, s.total - 1) - s.warmup;
   switch (s.kind) {
     case Schedule::Kind::step:

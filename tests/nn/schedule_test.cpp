@@ -106,5 +106,20 @@ TEST(Schedule, ShortRunsAreDefined) {
   }
 }
 
+// Feature 126: warm-up from the rate of one rank to that of all.
+TEST(Schedule, WarmupStartsWhereItIsTold) {
+  Schedule s{.kind = Schedule::Kind::constant,
+             .peak = 0.8,
+             .total = 100,
+             .warmup = 10,
+             .warmup_start = 0.2};
+  EXPECT_DOUBLE_EQ(learning_rate(s, 0), 0.26);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 4), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 9), 0.8);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 10), 0.8);
+  s.warmup_start = 0.9;
+  EXPECT_THROW(learning_rate(s, 0), Error);
+}
+
 }  // namespace
 }  // namespace bora::nn
