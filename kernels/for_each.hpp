@@ -47,8 +47,10 @@ void for_each_cpu(int64_t n, const F& f) {
 }
 
 /// f(place, c) for all channels: in full vectors of a count that the compiler knows, then the rest.
+/// Copies, not references: a write through a u8 pointer could else change f itself, and nothing
+/// would become vector code.
 template <class F, class Place>
-void for_each_channel(int64_t channels, const F& f, const Place& place) {
+void for_each_channel(int64_t channels, const F f, const Place place) {
   constexpr int64_t kVector = 16;
   int64_t c = 0;
   for (; c + kVector <= channels; c += kVector) {
