@@ -5,8 +5,10 @@
 
 #include "kernels/optim.hpp"
 
+#include <algorithm>
 #include <cmath>
 
+#include "core/convert.hpp"
 #include "kernels/for_each.hpp"
 #include "kernels/volume.hpp"
 
@@ -77,12 +79,33 @@ struct Unless {
   }
 };
 
+/// On the CPU the working copy is converted from each block's new masters, while they are in cache:
+/// a conversion inside the update would keep it from becoming vector code.
 template <class Update>
-void launch(Stream stream, int64_t n, const Update& update) {
+void run_cpu(OptimBuffers& buffers, const Update& shared) {
+  constexpr int64_t kBlock = 4096;  // fixed by n: see map_cpu
+  const int64_t n = buffers.master.numel(), n_blocks = (n + kBlock - 1) / kBlock;
+#pragma omp parallel for schedule(static) if (n > kThreadWorthy)
+  for (int64_t block = 0; block < n_blocks; ++block) {
+    const Update update = shared;
+    const int64_t begin = block * kBlock, end = std::min(n, begin + kBlock);
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) update(i);
+    if (!buffers.working.defined()) continue;
+    const float* const master = buffers.master.data<float>() + begin;
+    if (buffers.working.dtype() == DType::f16)
+      narrow_run(master, end - begin, buffers.working.data<Half>() + begin);
+    else
+      narrow_run(master, end - begin, buffers.working.data<BFloat16>() + begin);
+  }
+}
+
+template <class Update>
+void launch(Stream stream, OptimBuffers& buffers, const Update& update) {
   if (stream.device.type == DeviceType::cpu) {
-    if (!update.b.skipped()) for_each(stream, n, update);
+    if (!update.b.skipped()) run_cpu(buffers, update);
   } else {
-    for_each(stream, n, Unless<Update>{update});
+    for_each(stream, buffers.master.numel(), Unless<Update>{update});
   }
 }
 
@@ -101,8 +124,12 @@ void dispatch_working(OptimBuffers& b, const char* what, F&& f) {
   };
   if (!b.working.defined()) return make(static_cast<NoWorking*>(nullptr));
   if constexpr (std::is_same_v<A, float>) {
-    if (b.working.dtype() == DType::f16) return make(b.working.data<Half>());
-    if (b.working.dtype() == DType::bf16) return make(b.working.data<BFloat16>());
+    const DType type = b.working.dtype();
+    if (type == DType::f16 || type == DType::bf16) {
+      if (b.master.device().type == DeviceType::cpu)  // run_cpu converts
+        return make(static_cast<NoWorking*>(nullptr));
+      return type == DType::f16 ? make(b.working.data<Half>()) : make(b.working.data<BFloat16>());
+    }
   }
   BORA_FAIL(what, ": working copy is ", b.working.dtype(), " of a master in ", b.master.dtype(),
             ", wanted f16 or bf16 of f32");
@@ -154,7 +181,7 @@ void adamw(Stream stream, const AdamWUpdate& u, OptimBuffers& buffers) {
   const double t = static_cast<double>(u.step);
   const double bias1 = 1.0 - std::pow(u.beta1, t), bias2 = 1.0 - std::pow(u.beta2, t);
   dispatch(buffers, "adamw", [&]<class A, class G, class W>(const Buffers<A, G, W>& b) {
-    launch(stream, buffers.master.numel(),
+    launch(stream, buffers,
            AdamW<A, G, W>{b, static_cast<A>(u.gradient_factor),
                           static_cast<A>(1.0 - u.learning_rate * u.weight_decay),
                           static_cast<A>(u.beta1), static_cast<A>(u.beta2), static_cast<A>(u.eps),
@@ -170,7 +197,7 @@ void sgd(Stream stream, const SgdUpdate& u, OptimBuffers& buffers) {
              " without a slot");
   BORA_CHECK(!u.nesterov || buffers.slot0.defined(), "sgd: nesterov without a slot");
   dispatch(buffers, "sgd", [&]<class A, class G, class W>(const Buffers<A, G, W>& b) {
-    launch(stream, buffers.master.numel(),
+    launch(stream, buffers,
            Sgd<A, G, W>{b, static_cast<A>(u.gradient_factor), static_cast<A>(u.learning_rate),
                         static_cast<A>(u.momentum), static_cast<A>(u.weight_decay), u.nesterov});
   });
