@@ -2,6 +2,7 @@
 #include "comm/communicator.hpp"
 
 #include "comm/mpi_communicator.hpp"
+#include "comm/mpi_status.hpp"
 #include "core/log.hpp"
 
 namespace bora {
@@ -45,6 +46,7 @@ std::unique_ptr<Collective> make_communicator(const MpiSession& session,
     if (session.rank() == 0)
       log_warn("MPI does not allow several threads: reductions will not overlap with computation");
   }
+  set_mpi_wait_limit(used.timeout_s);
   meet(session, used);
   MPI_Comm comm = MPI_COMM_NULL;
   BORA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));  // cannot be bounded, but all are here
@@ -54,6 +56,7 @@ std::unique_ptr<Collective> make_communicator(const MpiSession& session,
 void set_timeout(Collective& communicator, double seconds) {
   BORA_CHECK(seconds > 0, "set_timeout: wants more than 0 seconds, got ", seconds);
   if (auto* mpi = dynamic_cast<MpiCommunicator*>(&communicator)) mpi->set_timeout(seconds);
+  set_mpi_wait_limit(seconds);
 }
 
 }  // namespace bora

@@ -11,8 +11,9 @@
 namespace bora {
 
 struct CommunicatorOptions {
-  /// Longest wait of one operation for the other ranks, seconds; then it throws.
-  double timeout_s = 600.0;
+  /// Longest wait of one operation for the other ranks, seconds; then it throws.  Also the longest
+  /// wait at the end of the run (MpiSession::conclude).
+  double timeout_s = kDefaultWaitLimit_s;
   /// The same for the first operation, the meeting at the start.
   double first_timeout_s = 60.0;
   /// Work in a thread of its own, so that operations go on while this one computes.  Without it, or
@@ -36,7 +37,7 @@ std::unique_ptr<Collective> make_communicator(const MpiSession& session,
 std::unique_ptr<Collective> make_self_communicator();
 
 /// Changes the time limit of later operations of a communicator made here (and of groups split off
-/// from it later).
+/// from it later), and of the wait at the end of the run.
 void set_timeout(Collective& communicator, double seconds);
 
 }  // namespace bora

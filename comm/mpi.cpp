@@ -5,6 +5,7 @@
 #include "comm/mpi_status.hpp"
 #include "core/log.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -25,19 +26,33 @@ ThreadLevel level_of(int provided) {
   return ThreadLevel::single;
 }
 
-// Polls without eating the core; false when the time is over.  limit_s < 0: no limit.
-bool wait_bounded(MPI_Request& request, double limit_s) {
+std::atomic<double> g_wait_limit_s{kDefaultWaitLimit_s};
+
+/// Polls without eating the core until all requests are done (MPI_REQUEST_NULL); false when the
+/// time is over first.
+bool wait_bounded(std::vector<MPI_Request>& requests, double limit_s) {
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
-    int done = 0;
-    BORA_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-    if (done) return true;
+    bool all = true;
+    for (MPI_Request& request : requests) {
+      int done = 1;
+      if (request != MPI_REQUEST_NULL) BORA_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+      all = all && done != 0;
+    }
+    if (all) return true;
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (limit_s >= 0 && waited.count() > limit_s) return false;
+    if (waited.count() > limit_s) return false;
     std::this_thread::sleep_for(
         std::chrono::microseconds(waited.count() < 0.1 ? 100 : 2000));  // late peers: no hurry
   }
 }
+
+/// What each rank tells every other at the end.
+struct Farewell {
+  int32_t code = 0;
+  int32_t broken = 0;
+  uint64_t message = 0;  // its hash; 0: none
+};
 
 }  // namespace
 
@@ -51,6 +66,8 @@ std::string MpiStatus::text(Code code) {
 
 bool mpi_broken() { return g_broken; }
 void mark_mpi_broken() { g_broken = true; }
+double mpi_wait_limit() { return g_wait_limit_s; }
+void set_mpi_wait_limit(double seconds) { g_wait_limit_s = seconds; }
 
 MpiGate mpi_gate() {
   static std::mutex mutex;
@@ -64,8 +81,10 @@ struct MpiSession::Impl {
   // Only for conclude(), so that the last meeting can never pair with anything else.
   MPI_Comm exit_comm = MPI_COMM_NULL;
   // Outlive a meeting that is given up: MPI may still write to them.
-  int exit_mine[2] = {0, 0}, exit_all[2] = {0, 0};  // code, whether broken
-  MPI_Request exit_request = MPI_REQUEST_NULL;
+  Farewell farewell;
+  std::vector<Farewell> farewells;    // by rank
+  std::vector<MPI_Request> arrivals;  // by rank; null once it is here
+  std::vector<MPI_Request> sends;
   int exceptions = 0;
 };
 
@@ -136,6 +155,44 @@ void MpiSession::abort(int code) const {
   std::_Exit(code);  // MPI_Abort may return on a broken installation
 }
 
+bool MpiSession::meet_at_the_end(double limit_s) {
+  Impl& s = *impl_;
+  const auto n = static_cast<size_t>(s.size);
+  s.farewells.assign(n, {});
+  s.farewells[static_cast<size_t>(s.rank)] = s.farewell;
+  s.arrivals.assign(n, MPI_REQUEST_NULL);
+  s.sends.assign(n, MPI_REQUEST_NULL);
+  constexpr int kBytes = sizeof(Farewell);
+  for (int r = 0; r < s.size; ++r) {
+    if (r == s.rank) continue;
+    const auto i = static_cast<size_t>(r);
+    BORA_MPI(MPI_Irecv(&s.farewells[i], kBytes, MPI_BYTE, r, 0, s.exit_comm, &s.arrivals[i]));
+    BORA_MPI(MPI_Isend(&s.farewell, kBytes, MPI_BYTE, r, 0, s.exit_comm, &s.sends[i]));
+  }
+  // A small message leaves at once, so what is waited for is the arrivals.
+  return wait_bounded(s.arrivals, limit_s) && wait_bounded(s.sends, limit_s);
+}
+
+void MpiSession::abort_for_absent(double limit_s, double grace_s) const {
+  const Impl& s = *impl_;
+  std::string absent;
+  bool speaks = true;  // the lowest rank that is here
+  for (int r = 0; r < s.size; ++r) {
+    if (r == s.rank) continue;
+    if (s.arrivals[static_cast<size_t>(r)] != MPI_REQUEST_NULL) {
+      absent += (absent.empty() ? "" : ", ") + std::to_string(r);
+    } else if (r < s.rank) {
+      speaks = false;
+    }
+  }
+  // It ends the others as well; should it not, each ends by itself.
+  if (!speaks) std::this_thread::sleep_for(std::chrono::duration<double>(grace_s));
+  log_error("host ", s.host, ": this rank is done, but ", limit_s,
+            " s later (the time limit) still nothing is heard of rank(s) ",
+            absent.empty() ? "?" : absent, ": busy or stuck; ending all ranks");
+  abort(1);
+}
+
 int MpiSession::conclude(int code, const std::string& message, double grace_s) {
   Impl& s = *impl_;
   const auto say = [&] {
@@ -147,24 +204,26 @@ int MpiSession::conclude(int code, const std::string& message, double grace_s) {
     if (mpi_broken()) abort(code != 0 ? code : 1);
     return code;
   }
-  s.exit_mine[0] = code;
-  s.exit_mine[1] = mpi_broken() ? 1 : 0;
-  BORA_MPI(
-      MPI_Iallreduce(s.exit_mine, s.exit_all, 2, MPI_INT, MPI_MAX, s.exit_comm, &s.exit_request));
-  if (!wait_bounded(s.exit_request, code != 0 ? grace_s : -1.0)) {
+  s.farewell = {code, mpi_broken() ? 1 : 0, message.empty() ? 0 : fnv1a(message)};
+  const double limit_s = code != 0 ? grace_s : mpi_wait_limit();
+  if (!meet_at_the_end(limit_s)) {
+    if (code == 0) abort_for_absent(limit_s, grace_s);
     say();
     abort(code);
   }
-  const int result = s.exit_all[1] != 0 && s.exit_all[0] == 0 ? 1 : s.exit_all[0];
+  int result = 0;
+  bool broken = false, first = true;
+  for (int r = 0; r < s.size; ++r) {
+    const Farewell& f = s.farewells[static_cast<size_t>(r)];
+    result = std::max(result, static_cast<int>(f.code));
+    broken = broken || f.broken != 0;
+    if (r < s.rank && f.message == s.farewell.message) first = false;
+  }
+  if (broken && result == 0) result = 1;
   if (result == 0) return 0;
   // Everybody is here: say each message once, and leave without MPI_Abort's noise.
-  const uint64_t mine = message.empty() ? 0 : fnv1a(message);
-  std::vector<uint64_t> all(static_cast<size_t>(s.size));
-  BORA_MPI(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, s.exit_comm));
-  bool first = true;
-  for (int r = 0; r < s.rank; ++r) first = first && all[static_cast<size_t>(r)] != mine;
   if (first) say();
-  if (s.exit_all[1] != 0) {
+  if (broken) {
     // Somebody cannot finalise, so nobody does; but not before everybody has spoken.
     BORA_MPI(MPI_Barrier(s.exit_comm));
     abort(result);

@@ -8,6 +8,9 @@
 
 namespace bora {
 
+/// Time limit of waiting for other ranks unless one is given, seconds.
+inline constexpr double kDefaultWaitLimit_s = 600.0;
+
 /// What MPI allows threads to do.
 enum class ThreadLevel { single, funneled, serialized, multiple };
 
@@ -40,11 +43,17 @@ class MpiSession {
 
   /// The end of a run: meets the other ranks and returns the exit code for all, the largest.  A
   /// rank that failed (code != 0) waits `grace_s` for the others; if they do not come (they wait in
-  /// a collective for this rank) it prints `message` and ends all ranks by MPI_Abort.  If all come,
-  /// each distinct message is printed once, by its lowest rank.
+  /// a collective for this rank) it prints `message` and ends all ranks by MPI_Abort.  A rank that
+  /// is done (code 0) waits as long as operations do: the time limit given to a communicator last
+  /// (600 s without one); then it names the ranks it has not heard of and ends all with code 1.  If
+  /// all come, each distinct message is printed once, by its lowest rank.
   int conclude(int code, const std::string& message, double grace_s = 2.0);
 
  private:
+  /// Tells every rank how this one ended; whether all did so within the limit.
+  bool meet_at_the_end(double limit_s);
+  [[noreturn]] void abort_for_absent(double limit_s, double grace_s) const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

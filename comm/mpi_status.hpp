@@ -30,6 +30,11 @@ struct MpiStatus {
 bool mpi_broken();
 void mark_mpi_broken();
 
+/// Longest wait for the other ranks at the end of the run, seconds: the time limit that a
+/// communicator was given last, as make_communicator and set_timeout note it here.
+double mpi_wait_limit();
+void set_mpi_wait_limit(double seconds);
+
 /// Lets the communication threads of a process into MPI one at a time.  MPI allows them together,
 /// but Open MPI's shared-memory transport takes two of its locks in both orders (ThreadSanitizer
 /// shows it), which two threads could turn into a deadlock.  Held for single non-blocking calls

@@ -67,6 +67,11 @@ int end(const MpiSession& session, const std::string& how) {
     std::this_thread::sleep_for(std::chrono::seconds(3));
     throw Error("rank 1 fails long after the others are done");
   }
+  if (how == "never_done") {
+    set_timeout(*comm, 1.0);
+    if (is_1) never_come();
+    return 0;
+  }
   if (how == "killed") {
     if (is_1) std::raise(SIGKILL);
     comm->barrier("the others wait");
