@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/collective.hpp"
 
+#include <algorithm>
 #include <cstring>
-#include <optional>
 
 namespace bora {
 
@@ -68,36 +68,55 @@ std::string Collective::broadcast_text(const std::string& text, int root, std::s
                : std::string();
 }
 
+namespace {
+
+/// One text for what failed where: every rank has all texts (kind letter and message, empty where
+/// nothing failed) and so makes the same.
+std::string failure_text(std::string_view what, const std::vector<std::string>& all) {
+  struct Cause {
+    std::string message, ranks;
+    size_t n = 0;
+  };
+  std::vector<Cause> causes;
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].empty()) continue;
+    const std::string message = all[r].substr(1);
+    auto cause = std::find_if(causes.begin(), causes.end(),
+                              [&](const Cause& c) { return c.message == message; });
+    if (cause == causes.end()) cause = causes.insert(cause, Cause{message, {}, 0});
+    cause->ranks += (cause->n++ > 0 ? ", " : "") + std::to_string(r);
+  }
+  if (causes.front().n == all.size()) return causes.front().message;
+  constexpr size_t kMost = 3;  // of many different causes a few are enough
+  std::string text(what);
+  for (size_t i = 0; i < std::min(causes.size(), kMost); ++i)
+    text += detail::join(i == 0 ? ": " : "; ", causes[i].n > 1 ? "ranks " : "rank ",
+                         causes[i].ranks, " failed: ", causes[i].message);
+  if (causes.size() > kMost)
+    text += detail::join("; and ", causes.size() - kMost, " other messages on other ranks");
+  return text;
+}
+
+}  // namespace
+
 void Collective::agree(std::string_view what, const std::function<void()>& body) {
   std::string mine;  // kind letter and message; empty means fine
-  std::optional<UsageError> usage;
-  std::optional<Error> error;
   try {
     body();
   } catch (const UsageError& e) {
-    usage = e;
     mine = std::string("u") + e.what();
-  } catch (const Error& e) {
-    error = e;
-    mine = std::string("e") + e.what();
   } catch (const std::exception& e) {
-    error = Error(e.what());
     mine = std::string("e") + e.what();
   } catch (...) {  // whatever it is, the other ranks must not wait for this one
-    error = Error("an exception of unknown type");
-    mine = std::string("e") + error->what();
+    mine = "ean exception of unknown type";
   }
   const auto failed = all_reduce(static_cast<int64_t>(mine.empty() ? 0 : 1), ReduceOp::sum, what);
   if (failed == 0) return;
   const std::vector<std::string> all = all_gather_text(mine, what);
-  if (usage) throw *usage;
-  if (error) throw *error;
-  for (size_t r = 0; r < all.size(); ++r) {
-    if (all[r].empty()) continue;
-    const std::string message = detail::join(what, ": rank ", r, " failed: ", all[r].substr(1));
-    if (all[r][0] == 'u') throw UsageError(message);
-    throw Error(message);
-  }
+  const std::string text = failure_text(what, all);
+  if (std::any_of(all.begin(), all.end(), [](const auto& t) { return t.starts_with('u'); }))
+    throw UsageError(text);
+  throw Error(text);
 }
 
 }  // namespace bora

@@ -80,9 +80,10 @@ class Collective {
   /// Root's text on all ranks.
   std::string broadcast_text(const std::string& text, int root, std::string_view label);
 
-  /// Runs `body` on every rank; if any rank throws an Error, all ranks throw: their own, or one
-  /// that names the first failing rank and its message.  So a failure on one rank is a failure on
-  /// all, with one cause, and nobody waits for ever.
+  /// Runs `body` on every rank; if it throws on any, all ranks throw the same: a UsageError if any
+  /// did, else an Error.  It says what each failing rank said, in one text: the bare message where
+  /// all ranks agree, else "<what>: rank 1 failed: <message>".  So a failure on one rank is a
+  /// failure on all, with one cause, told once, and nobody waits for ever.
   void agree(std::string_view what, const std::function<void()>& body);
 };
 
