@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses and error sums below the tape: closed forms, masks, large sums.  Features 93, 110, 112,
-// 113.  (Values and gradients on random data: tests/nn/loss_cases.cpp.)
+// Losses below the tape: closed forms, masks, large sums.  Features 93, 110.  (Values and gradients
+// on random data: tests/nn/loss_cases.cpp.)
 #include "kernels/loss.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <map>
-#include <sstream>
 
 #include "kernels/loss_gradient_generic.hpp"
-#include "kernels/metrics.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -289,81 +285,6 @@ TEST(Losses, RefuseWrongArguments) {
   EXPECT_THROW(run(p.to(DType::f64), {}), Error);
   EXPECT_THROW(run(p, Tensor::zeros({1, 2, 3, 5}, DType::u8)), Error);
   EXPECT_THROW(run(p, Tensor::zeros({1, 2, 3, 4}, DType::f32)), Error);
-}
-
-/// tests/reference/data/metrics.txt, made by tests/reference/make_metrics_reference.py with numpy.
-struct Reference {
-  std::vector<double> prediction, target, region;
-  std::map<std::string, double> values;
-
-  Reference() {
-    std::ifstream file("tests/reference/data/metrics.txt");
-    std::string line;
-    while (std::getline(file, line)) {
-      std::istringstream words(line);
-      std::string first, p, t, r;
-      words >> first >> p >> t >> r;
-      if (r.empty()) {
-        values[first] = std::stod(p);
-        continue;
-      }
-      prediction.push_back(std::stod(p));
-      target.push_back(std::stod(t));
-      region.push_back(std::stod(r));
-    }
-  }
-};
-
-void expect_metrics(const Reference& reference, const std::string& suffix, const ErrorSums& s) {
-  const auto near = [&](const char* name, double got) {
-    const double want = reference.values.at(name + suffix);
-    EXPECT_NEAR(want, got, 1e-12 * std::max(1.0, std::abs(want))) << name << suffix;
-  };
-  near("count", s.count);
-  near("mae", s.mae());
-  near("rmse", s.rmse());
-  near("mre", s.mre());
-  near("nrmse", s.nrmse());
-  near("hit_rate", s.hit_rate());
-  near("r2", s.r2());
-  near("relative_l2", s.relative_l2());
-  near("max_abs", s.max_abs);
-}
-
-// Features 112 and 113: each sample, and the samples joined, against numpy.
-TEST(ErrorSums, MatchNumpyOnMaskedCells) {
-  const Reference reference;
-  ASSERT_EQ(180u, reference.prediction.size()) << "run from the repository's root";
-  const Shape s{3, 4, 5, 3, 1};
-  Tensor rows = Tensor::empty({3, ErrorSums::kNumbers}, DType::f64);
-  error_sums(kStream, {0.25, 0.5}, make_tensor(s, reference.prediction, DType::f32),
-             make_tensor(s, reference.target, DType::f32),
-             make_tensor({3, 4, 5, 3}, reference.region, DType::u8), rows);
-  ErrorSums pooled;
-  for (int64_t n = 0; n < 3; ++n) {
-    const ErrorSums one = ErrorSums::from_row(rows.data<double>() + n * ErrorSums::kNumbers);
-    if (n < 2) expect_metrics(reference, n == 0 ? ".0" : ".1", one);
-    pooled.add(one);  // the third is empty
-  }
-  expect_metrics(reference, "", pooled);
-}
-
-TEST(ErrorSums, NothingCountedIsNaNNotZero) {
-  const ErrorSums none;
-  for (const double v : {none.mae(), none.rmse(), none.mre(), none.nrmse(), none.hit_rate(),
-                         none.r2(), none.relative_l2()})
-    EXPECT_TRUE(std::isnan(v));
-}
-
-TEST(ErrorSums, BadValueInTheRegionIsSeen) {
-  std::vector<double> values(10, 1.0);
-  values[4] = NAN;
-  const Tensor t = Tensor::full({1, 10, 1}, 1.0, DType::f32);
-  Tensor rows = Tensor::empty({1, ErrorSums::kNumbers}, DType::f64);
-  error_sums(kStream, {}, make_tensor({1, 10, 1}, values, DType::f32), t, {}, rows);
-  const ErrorSums s = ErrorSums::from_row(rows.data<double>());
-  EXPECT_TRUE(std::isnan(s.mae()));
-  EXPECT_TRUE(std::isnan(s.max_abs));
 }
 
 }  // namespace
