@@ -7,6 +7,7 @@
 #include "kernels/cpu/conv3d_plan.hpp"
 #include "kernels/cpu/conv3d_run.hpp"
 #include "kernels/cpu/onednn.hpp"
+#include "kernels/cpu/winograd.hpp"
 
 namespace bora::kernels::cpu {
 namespace {
@@ -74,6 +75,16 @@ bool native(DType type) {
   const Bf16Path path = g_bf16_path;
   return path == Bf16Path::automatic ? onednn_has_bf16() : path == Bf16Path::native;
 }
+constexpr int kByRule = -1;
+std::atomic<int> g_engine{kByRule};
+
+constexpr char kWinogradName[] = "winograd f2x3 avx512";
+bool by_winograd(ConvDirection direction, DType type, bool bias, const ConvProblem& p) {
+  if (conv3d_engine(p, type) != ConvEngine::winograd) return false;
+  log_own_kernel(direction, type, bias, p, kWinogradName);
+  return true;
+}
+
 Tensor widened(const Tensor& t) { return t.defined() ? t.to(DType::f32) : t; }
 
 bool native_backward_data(const Conv3dAttributes& a, const Tensor& dy, const Tensor& w,
@@ -95,6 +106,8 @@ void conv3d_forward(const Conv3dAttributes& a, const Tensor& x, const Tensor& w,
   if (y.numel() == 0) return;
   if (x.numel() == 0) return fill_with_bias(y, bias);
   const ConvProblem p = problem_of(a, x.shape(), w.shape(), y.shape());
+  if (by_winograd(ConvDirection::forward, x.dtype(), bias.defined(), p))
+    return winograd_forward(p, WeightUse::forward, x, w, bias, y);
   if (native(x.dtype()) && run_forward(p, WeightUse::forward, extents_of(p), x, w, bias, y)) return;
   if (x.dtype() == DType::f32) return reference::conv3d_forward(a, x, w, bias, y);
   Tensor wide = Tensor::empty(y.shape(), DType::f32);
@@ -106,6 +119,9 @@ void conv3d_backward_data(const Conv3dAttributes& a, const Tensor& dy, const Ten
                           const Tensor& bias, Tensor& dx) {
   if (dx.numel() == 0) return;
   if (dy.numel() == 0) return fill_with_bias(dx, bias);
+  if (ConvProblem forward; as_forward(problem_of(a, dx.shape(), w.shape(), dy.shape()), forward) &&
+                           by_winograd(ConvDirection::forward, dy.dtype(), bias.defined(), forward))
+    return winograd_forward(forward, WeightUse::flipped, dy, w, bias, dx);
   if (native(dy.dtype()) && native_backward_data(a, dy, w, bias, dx)) return;
   if (dy.dtype() == DType::f32) return reference::conv3d_backward_data(a, dy, w, bias, dx);
   Tensor wide = Tensor::empty(dx.shape(), DType::f32);
@@ -126,9 +142,27 @@ void conv3d_backward_weights(const Conv3dAttributes& a, const Tensor& x, const T
     return dw.copy_from(wide);
   }
   const ConvProblem p = problem_of(a, x.shape(), dw.shape(), dy.shape());
+  if (by_winograd(ConvDirection::backward_weights, x.dtype(), false, p))
+    return winograd_backward_weights(p, x, dy, mode, dw);
   if (native(x.dtype()) && run_backward_weights(p, x, dy, mode, dw)) return;
   if (x.dtype() == DType::f32) return reference::conv3d_backward_weights(a, x, dy, mode, dw);
   conv3d_backward_weights(a, widened(x), widened(dy), mode, dw);
+}
+
+ConvEngine conv3d_engine(const ConvProblem& p, DType type) {
+  if (!winograd_supported() || !winograd_fits(p) || type == DType::f64) return ConvEngine::onednn;
+  if (const int engine = g_engine; engine != kByRule) return static_cast<ConvEngine>(engine);
+  // Transforming the weights costs as much as some 15 tiles save; with few channels the transforms
+  // of x and y cost more than the multiplications saved.
+  constexpr int64_t kTiles = 32, kChannels = 8;
+  int64_t tiles = p.n;
+  for (int64_t e : p.out) tiles *= (e + 1) / 2;
+  const bool wins = tiles >= kTiles && p.c_in >= kChannels && p.c_out >= kChannels;
+  return wins ? ConvEngine::winograd : ConvEngine::onednn;
+}
+
+void set_conv_engine(std::optional<ConvEngine> engine) {
+  g_engine = engine ? static_cast<int>(*engine) : kByRule;
 }
 
 void set_bf16_path(Bf16Path path) { g_bf16_path = path; }

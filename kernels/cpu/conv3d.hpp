@@ -3,10 +3,12 @@
 // kernels/conv3d.hpp, after its checks.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/conv3d.hpp"
+#include "kernels/cpu/conv3d_pieces.hpp"
 
 namespace bora::kernels::cpu {
 
@@ -25,5 +27,13 @@ std::string conv3d_library();
 enum class Bf16Path { automatic, native, through_f32 };
 /// For tests of the path that this machine would not take by itself; native needs AVX-512.
 void set_bf16_path(Bf16Path path);
+
+/// Which kernels compute a convolution (or its data gradient, as the convolution that it is).
+enum class ConvEngine { onednn, winograd };
+/// The rule of choice: by shape and type alone, so that a run repeats itself.
+ConvEngine conv3d_engine(const ConvProblem& p, DType type);
+/// For tests and measurements: overrides the rule.  winograd holds where winograd_fits(); nullopt:
+/// the rule again.
+void set_conv_engine(std::optional<ConvEngine> engine);
 
 }  // namespace bora::kernels::cpu

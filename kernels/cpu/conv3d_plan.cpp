@@ -35,6 +35,30 @@ PlanLog& plan_log() {
   return *log;
 }
 
+/// False if it is listed already, or the list is full.
+bool add_line(const std::string& line) {
+  PlanLog& log = plan_log();
+  const std::lock_guard lock(log.mutex);
+  constexpr size_t kLines = 4096;  // a process that meets ever new shapes must not grow for it
+  return log.lines.size() < kLines && log.lines.insert(line).second;
+}
+
+PlanKey key_of(ConvDirection direction, DType type, bool bias, const ConvProblem& p) {
+  return {static_cast<int64_t>(direction),
+          static_cast<int64_t>(type),
+          bias,
+          p.n,
+          p.c_in,
+          p.c_out,
+          p.groups,
+          p.in,
+          p.out,
+          p.kernel,
+          p.stride,
+          p.pad_left,
+          p.dilation};
+}
+
 /// (N, C, D, H, W) over channels-last memory.
 memory::desc data_desc(int64_t n, int64_t c, const std::array<int64_t, 3>& e,
                        memory::data_type type) {
@@ -124,10 +148,7 @@ ConvPlan make_plan(ConvDirection direction, DType type, bool bias, const ConvPro
     plan.unusable = true;
   }
   const std::string line = describe(direction, type, p) + ": " + plan.implementation;
-  PlanLog& log = plan_log();
-  const std::lock_guard lock(log.mutex);
-  constexpr size_t kLines = 4096;  // a process that meets ever new shapes must not grow for it
-  const bool fresh = log.lines.size() < kLines && log.lines.insert(line).second;
+  const bool fresh = add_line(line);
   if (plan.unusable && fresh)
     log_warn("conv3d: oneDNN has no fast kernel for ", line, "; a slower way is taken");
   return plan;
@@ -137,20 +158,17 @@ ConvPlan make_plan(ConvDirection direction, DType type, bool bias, const ConvPro
 
 std::shared_ptr<const ConvPlan> conv_plan(ConvDirection direction, DType type, bool bias,
                                           const ConvProblem& p) {
-  const PlanKey key{static_cast<int64_t>(direction),
-                    static_cast<int64_t>(type),
-                    bias,
-                    p.n,
-                    p.c_in,
-                    p.c_out,
-                    p.groups,
-                    p.in,
-                    p.out,
-                    p.kernel,
-                    p.stride,
-                    p.pad_left,
-                    p.dilation};
-  return cache().find_or_make(key, [&] { return make_plan(direction, type, bias, p); });
+  return cache().find_or_make(key_of(direction, type, bias, p),
+                              [&] { return make_plan(direction, type, bias, p); });
+}
+
+void log_own_kernel(ConvDirection direction, DType type, bool bias, const ConvProblem& p,
+                    const char* implementation) {
+  static auto* seen = new PlanCache<PlanKey, bool>(1024);  // strings are made once a shape
+  seen->find_or_make(key_of(direction, type, bias, p), [&] {
+    add_line(describe(direction, type, p) + ": " + implementation);
+    return true;
+  });
 }
 
 std::vector<std::string> conv_plan_log() {

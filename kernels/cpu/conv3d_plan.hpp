@@ -32,7 +32,10 @@ struct ConvPlan {
 std::shared_ptr<const ConvPlan> conv_plan(ConvDirection direction, DType type, bool bias,
                                           const ConvProblem& p);
 
-/// Descriptions of the plans made so far, sorted, each once.
+/// Lists `implementation`, one of our own kernels, beside the plans.
+void log_own_kernel(ConvDirection direction, DType type, bool bias, const ConvProblem& p,
+                    const char* implementation);
+/// Descriptions of the plans made so far and of own kernels used, sorted, each once.
 std::vector<std::string> conv_plan_log();
 
 }  // namespace bora::kernels::cpu
