@@ -15,11 +15,13 @@ small=(--data.root="$data" "${settings[@]}")
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
-# expect_failure CODE TEXT COMMAND...: the command must end with CODE within 30 s and print TEXT.
+# expect_failure CODE TEXT COMMAND...: the command must end with CODE within 30 s and print TEXT, in the one error message of
+# all its ranks.
 expect_failure() {
   local code=$1 text=$2 got=0
   shift 2
   timeout 30 "$@" >"$work/out" 2>&1 || got=$?
   [ "$got" -eq "$code" ] || { cat "$work/out" >&2; fail "exit code $got instead of $code: $*"; }
   grep -qF -- "$text" "$work/out" || { cat "$work/out" >&2; fail "'$text' is not in the output of: $*"; }
+  [ "$(grep -c 'error: ' "$work/out")" -eq 1 ] || { cat "$work/out" >&2; fail "not one error message from: $*"; }
 }
