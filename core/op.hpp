@@ -75,6 +75,11 @@ class OpContext {
   /// must be written wholly.
   Sink sink(int i, DType type) { return out_ ? out_->take_sink(i, type) : Sink{}; }
 
+  /// Backward: the gradient of input i so far, of which there is one where another op that reads
+  /// the same tensor has run already, and its bytes are nobody else's; else undefined.  Once taken,
+  /// the op adds its own in place and returns it: one pass less over memory.
+  Tensor partial(int i) { return out_ ? out_->take_partial(i) : Tensor(); }
+
   /// Forward: a fresh random key for this node (the same when recompute runs the op again).  Keep
   /// it in the op.
   RngKey rng() { return next_rng_key(); }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <queue>
 #include <unordered_map>
+#include <utility>
 
 #include "core/backend.hpp"
 #include "core/profile.hpp"
@@ -104,6 +105,14 @@ class BackwardPass {
       const bool add = leaf->filled_;
       leaf->filled_ = true;
       return {leaf->gradient_, add};
+    }
+    Tensor take_partial(int input) override {
+      if (!wants(input)) return {};
+      const auto it = pass_.states_.find(node_.inputs()[static_cast<size_t>(input)].get());
+      if (it == pass_.states_.end() || !it->second.gradient.defined() ||
+          !it->second.gradient.exclusive())
+        return {};
+      return std::exchange(it->second.gradient, Tensor());
     }
     void give(int input, Tensor gradient) override {
       if (!wants(input) || !gradient.defined()) return;

@@ -28,6 +28,9 @@ class InputGradients {
   /// The sink of a leaf input whose buffer has type `type`, or an empty Sink.  Once taken it must
   /// be written.
   virtual Sink take_sink(int input, DType type) = 0;
+  /// The gradient that an input has got so far from other ops, for the op to add its own to in
+  /// place and give() back; undefined if there is none, or if its bytes are shared.
+  virtual Tensor take_partial(int input) = 0;
   /// Adds a gradient for an input (moved in; an undefined tensor means zero).
   virtual void give(int input, Tensor gradient) = 0;
 };

@@ -149,6 +149,7 @@ struct MaxPoolGradient {
   const T* dy;
   const uint8_t* winner;
   T* dx;
+  bool add;
   struct Cell {
     VolumeIndex v;
     int64_t to;
@@ -159,7 +160,7 @@ struct MaxPoolGradient {
   BORA_HD void operator()(const Cell& cell, int64_t c) const {
     const Range d = win.holding(0, cell.v.d), h = win.holding(1, cell.v.h),
                 w = win.holding(2, cell.v.w);
-    acc_t<T> sum(0);
+    acc_t<T> sum = add ? load(dx[cell.to + c]) : acc_t<T>(0);
     for (int64_t od = d.begin; od < d.end; ++od)
       for (int64_t oh = h.begin; oh < h.end; ++oh)
         for (int64_t ow = w.begin; ow < w.end; ++ow) {
@@ -174,8 +175,8 @@ struct MaxPoolGradient {
   }
 };
 
-// Disjoint windows: each cell is in one, or in none (behind the last).  T: an unsigned integer of
-// the element's size, since elements are only moved.
+// Disjoint windows: each cell is in one, or in none (behind the last).  Elements are only moved, so
+// T may be an unsigned integer of their size.
 template <class T>
 struct MaxPoolGradientDisjoint {
   static constexpr bool kHostOnly = sizeof(T) == 8;
@@ -205,6 +206,22 @@ struct MaxPoolGradientDisjoint {
     }
     const T g = dy[cell.from + c];
     dx[cell.to + c] = winner[cell.from + c] == cell.place ? g : T(0);
+  }
+};
+
+// The same, added to what dx holds.
+template <class T>
+struct MaxPoolGradientDisjointAdd {
+  static constexpr bool kHostOnly = std::is_same_v<T, double>;
+  MaxPoolGradientDisjoint<T> places;
+  using Cell = typename MaxPoolGradientDisjoint<T>::Cell;
+  BORA_HD Cell cell(const VolumeIndex& v) const { return places.cell(v); }
+  BORA_HD void operator()(const Cell& cell, int64_t c) const {
+    if (cell.place < 0) return;
+    const auto sum = load(places.dx[cell.to + c]);
+    const auto g = load(places.dy[cell.from + c]);
+    const bool won = places.winner[cell.from + c] == cell.place;
+    places.dx[cell.to + c] = static_cast<T>(won ? sum + g : sum);
   }
 };
 
@@ -315,12 +332,17 @@ void max_pool3d_forward(Stream stream, const Pool3d& pool, const Tensor& x, Tens
 }
 
 void max_pool3d_backward(Stream stream, const Pool3d& pool, const Tensor& dy, const Tensor& winner,
-                         Tensor& dx) {
+                         GradientMode mode, Tensor& dx) {
   const Windows win = windows(pool, dx, dy, "max_pool3d backward");
   check_winner(pool, dy, winner);
   const int64_t n = dx.size(0), c = dx.size(4);
   dispatch_float(dx.dtype(), "max_pool3d backward", [&]<class T>() {
-    if (win.disjoint()) {
+    const bool add = mode == GradientMode::add;
+    if (win.disjoint() && add) {
+      for_each_cell(stream, n, win.in, c,
+                    MaxPoolGradientDisjointAdd<T>{
+                        {win, c, dy.data<T>(), winner.data<uint8_t>(), dx.data<T>()}});
+    } else if (win.disjoint()) {
       using Bits = std::conditional_t<sizeof(T) == 2, uint16_t,
                                       std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
       for_each_cell(
@@ -328,8 +350,9 @@ void max_pool3d_backward(Stream stream, const Pool3d& pool, const Tensor& dy, co
           MaxPoolGradientDisjoint<Bits>{win, c, static_cast<const Bits*>(dy.raw()),
                                         winner.data<uint8_t>(), static_cast<Bits*>(dx.raw())});
     } else {
-      for_each_cell(stream, n, win.in, c,
-                    MaxPoolGradient<T>{win, c, dy.data<T>(), winner.data<uint8_t>(), dx.data<T>()});
+      for_each_cell(
+          stream, n, win.in, c,
+          MaxPoolGradient<T>{win, c, dy.data<T>(), winner.data<uint8_t>(), dx.data<T>(), add});
     }
   });
 }

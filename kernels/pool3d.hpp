@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/tensor.hpp"
+#include "kernels/gradient_mode.hpp"
 
 namespace bora::kernels {
 
@@ -19,9 +20,9 @@ Dims3 pooled_size(Dims3 in, const Pool3d& pool);
 /// largest one, (kd * KH + kh) * KW + kw.  A NaN wins over all, the first one.  At most 255 cells.
 void max_pool3d_forward(Stream stream, const Pool3d& pool, const Tensor& x, Tensor& y,
                         Tensor& winner);
-/// dx = sum of dy over the windows that its cell won.  Gathers.
+/// dx = (or +=) sum of dy over the windows that its cell won.  Gathers.
 void max_pool3d_backward(Stream stream, const Pool3d& pool, const Tensor& dy, const Tensor& winner,
-                         Tensor& dx);
+                         GradientMode mode, Tensor& dx);
 /// y = mean over the window's cells inside x.
 void avg_pool3d_forward(Stream stream, const Pool3d& pool, const Tensor& x, Tensor& y);
 /// dx = sum of dy / (cells counted) over the windows that hold its cell.  Gathers.

@@ -22,8 +22,13 @@ struct MaxPool3d {
     return y;
   }
   Tensor backward(OpContext& c, const Tensor& dy) const {
-    Tensor dx = c.empty(from, dy.dtype());
-    kernels::max_pool3d_backward(c.stream(), pool, dy, c.saved(0), dx);
+    // A skip connection reads the same tensor: add to its gradient.  (In 16 bits a separate sum is
+    // faster: it converts whole runs.)
+    const bool narrow = dy.dtype() == DType::f16 || dy.dtype() == DType::bf16;
+    Tensor dx = narrow ? Tensor() : c.partial(0);
+    const auto mode = dx.defined() ? kernels::GradientMode::add : kernels::GradientMode::overwrite;
+    if (!dx.defined()) dx = c.empty(from, dy.dtype());
+    kernels::max_pool3d_backward(c.stream(), pool, dy, c.saved(0), mode, dx);
     return dx;
   }
 };

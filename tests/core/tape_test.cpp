@@ -67,6 +67,44 @@ TEST_F(TapeTest, GradientsThatShareBytesAreNotWrittenThrough) {
   EXPECT_THAT(grad(b), ElementsAre(1));
 }
 
+/// y = x; its gradient is added to what x has got from others.
+struct Join {
+  static constexpr OpInfo info{"join", Precision::follow};
+  Tensor forward(OpContext&, const Tensor& x) const { return x.clone(); }
+  Tensor backward(OpContext& c, const Tensor& dy) const {
+    Tensor dx = c.partial(0);
+    trace().emplace_back(dx.defined() ? "joined" : "alone");
+    if (!dx.defined()) return dy;
+    for (int64_t i = 0; i < dx.numel(); ++i) dx.data<double>()[i] += dy.data<double>()[i];
+    return dx;
+  }
+};
+
+TEST_F(TapeTest, OpMayAddToTheGradientOfOtherReaders) {
+  const Tensor a = leaf({1, 2}, "a");
+  const Tensor x = scale(a, 1);
+  const Tensor joined = apply(Join{}, x);  // its backward runs after that of the later reader
+  backward(sum(add(joined, scale(x, 10))));
+  EXPECT_THAT(grad(a), ElementsAre(11, 11));
+  EXPECT_THAT(trace(), testing::Contains("joined"));
+  // Nobody before it: nothing to add to.  A leaf's gradient is not handed out.
+  trace().clear();
+  const Tensor b = leaf({1, 2}, "b");
+  backward(sum(add(scale(b, 10), apply(Join{}, b))));
+  EXPECT_THAT(grad(b), ElementsAre(11, 11));
+  EXPECT_THAT(trace(), testing::Contains("alone"));
+}
+
+// The first reader's gradient is dy itself, which the other operand's branch holds too.
+TEST_F(TapeTest, SharedGradientIsNotHandedOut) {
+  const Tensor a = leaf({1}, "a"), b = leaf({1}, "b");
+  const Tensor x = scale(a, 1), y = scale(b, 1);
+  const Tensor joined = apply(Join{}, x);
+  backward(sum(add(add(x, y), scale(joined, 10))));
+  EXPECT_THAT(grad(a), ElementsAre(11));
+  EXPECT_THAT(grad(b), ElementsAre(1));
+}
+
 TEST_F(TapeTest, SeedIsNeitherNeededForScalarsNorWritten) {
   const Tensor a = leaf({1, 2}, "a");
   const Tensor seed = values({3, 4});

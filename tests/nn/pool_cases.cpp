@@ -71,6 +71,18 @@ const nn::PoolOptions kDisjoint{.kernel = {1, 3, 2}, .stride = {1, 3, 2}, .paddi
 
 const OpCases rows([] {
   std::vector<OpCase> all;
+  // The pooled tensor has a second reader, whose gradient is there first.
+  const auto beside = [&](const char* name, const Shape& shape, const nn::PoolOptions& p) {
+    all.push_back(
+        {.name = name, .op = "max_pool3d", .inputs = {distinct(shape)}, .run = [p](In in) {
+           const Tensor x = nn::scale(in[0], 2.0);
+           const Tensor a = nn::max_pool3d(x, p);
+           return nn::add(a, nn::avg_pool3d(x, p));
+         }});
+  };
+  beside("max_pool_beside_a_reader", {1, 5, 4, 7, 5}, kTwo);
+  beside("max_pool_beside_a_reader_many", {1, 12, 14, 16, 17}, kTwo);
+  beside("max_pool_beside_a_reader_overlapping", {1, 5, 4, 3, 2}, kThree);
   for (bool mean : {false, true}) {
     const auto add = [&](const char* max_name, const char* avg_name, const Shape& shape,
                          const nn::PoolOptions& p) {
