@@ -6,6 +6,7 @@
 #include "apps/bench/plain_unet.hpp"
 #include "core/profile.hpp"
 #include "kernels/conv3d.hpp"
+#include "kernels/cpu/conv3d.hpp"
 
 namespace bora::bench {
 namespace {
@@ -83,6 +84,15 @@ std::vector<Convolution> of_unet3d(const StepConfig& config) {
   return list.take();
 }
 
+/// All convolutions by oneDNN while it lives.
+class OnednnOnly {
+ public:
+  OnednnOnly() { kernels::cpu::set_conv_engine(kernels::cpu::ConvEngine::onednn); }
+  ~OnednnOnly() { kernels::cpu::set_conv_engine(std::nullopt); }
+  OnednnOnly(const OnednnOnly&) = delete;
+  OnednnOnly& operator=(const OnednnOnly&) = delete;
+};
+
 template <class Pass>
 double least_s(int rounds, Pass&& pass) {
   pass();
@@ -118,6 +128,7 @@ double total_flops(const std::vector<Convolution>& convolutions) {
 
 ConvolutionTime time_convolution(const Convolution& c, DType type, int rounds) {
   BORA_CHECK(rounds > 0, "time_convolution: ", rounds, " rounds, wanted at least 1");
+  const OnednnOnly engine;
   const kernels::Conv3dAttributes a{.padding = Dims3::all(c.kernel / 2)};
   const Shape ys = c.x.with(4, c.out), ws{c.out, c.kernel, c.kernel, c.kernel, c.x[4]};
   const Tensor x = Tensor::full(c.x, 0.5, type), dy = Tensor::full(ys, 0.25, type),

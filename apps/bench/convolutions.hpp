@@ -35,7 +35,8 @@ struct ConvolutionTime {
   double forward_s = 0, data_s = 0, weights_s = 0;
   double total_s() const { return forward_s + data_s + weights_s; }
 };
-/// Least time of each pass over `rounds` calls after a first one, in type f32, bf16 or f16.
+/// Least time of each pass in oneDNN (never our own kernels) over `rounds` calls after a first one,
+/// in type f32, bf16 or f16.  Not while another thread runs convolutions.
 ConvolutionTime time_convolution(const Convolution& c, DType type, int rounds);
 
 }  // namespace bora::bench

@@ -2,15 +2,15 @@
 // The measuring tools: the second network, the list of convolutions, the arithmetic of the report.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "apps/bench/convolutions.hpp"
 #include "apps/bench/machine_peak.hpp"
 #include "apps/bench/plain_unet.hpp"
 #include "apps/bench/report.hpp"
 #include "comm/communicator.hpp"
+#include "kernels/conv3d.hpp"
 #include "nn/ops.hpp"
 #include "nn/parameter_arena.hpp"
 #include "tests/support/random.hpp"
@@ -106,6 +106,20 @@ TEST(Convolutions, AreTimedInEachDirection) {
   first.data_gradient = false;
   EXPECT_EQ(time_convolution(first, DType::f32, 2).data_s, 0);
   EXPECT_THROW(time_convolution(inner, DType::f32, 0), Error);
+}
+
+// The sum is oneDNN's even where a step would take our own kernels, and the choice is back after.
+TEST(Convolutions, AreTimedInOnednn) {
+  const Convolution wide{.x = {1, 18, 20, 22, 32}, .out = 32, .kernel = 3};
+  const auto before = kernels::conv3d_implementations();
+  time_convolution(wide, DType::f32, 1);
+  int by_onednn = 0;
+  for (const std::string& line : kernels::conv3d_implementations()) {
+    if (std::find(before.begin(), before.end(), line) != before.end()) continue;
+    EXPECT_EQ(line.find("winograd"), std::string::npos) << line;
+    ++by_onednn;
+  }
+  EXPECT_GE(by_onednn, 2);  // forward and data gradient may share a line
 }
 
 TEST(Step, RefusesSettingsThatPlainDoesNotHave) {
