@@ -78,7 +78,7 @@ bool native(DType type) {
 constexpr int kByRule = -1;
 std::atomic<int> g_engine{kByRule};
 
-constexpr char kWinogradName[] = "winograd f2x3 avx512";
+constexpr char kWinogradName[] = "winograd avx512";
 bool by_winograd(ConvDirection direction, DType type, bool bias, const ConvProblem& p) {
   if (conv3d_engine(p, type) != ConvEngine::winograd) return false;
   log_own_kernel(direction, type, bias, p, kWinogradName);
@@ -150,12 +150,13 @@ void conv3d_backward_weights(const Conv3dAttributes& a, const Tensor& x, const T
 }
 
 ConvEngine conv3d_engine(const ConvProblem& p, DType type) {
-  if (!winograd_supported() || !winograd_fits(p) || type == DType::f64) return ConvEngine::onednn;
+  if (!winograd_supported() || !winograd_fits(p, type) || type == DType::f64)
+    return ConvEngine::onednn;
   if (const int engine = g_engine; engine != kByRule) return static_cast<ConvEngine>(engine);
   // Transforming the weights costs as much as some 15 tiles save; with few channels the transforms
   // of x and y cost more than the multiplications saved.
   constexpr int64_t kTiles = 32, kChannels = 8;
-  int64_t tiles = p.n;
+  int64_t tiles = 1;  // of one sample, so that its bits do not depend on the batch
   for (int64_t e : p.out) tiles *= (e + 1) / 2;
   const bool wins = tiles >= kTiles && p.c_in >= kChannels && p.c_out >= kChannels;
   return wins ? ConvEngine::winograd : ConvEngine::onednn;

@@ -22,17 +22,24 @@ constexpr int64_t kPieceTiles = 64, kUnits = 32;
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
-int64_t tiles_of(const ConvProblem& p) {
-  return p.n * divide_up(p.out[0], 2) * divide_up(p.out[1], 2) * divide_up(p.out[2], 2);
-}
+using Tile = WinogradTile;
+std::optional<Tile> g_tile;
 
-winograd::Shape shape_of(const ConvProblem& p) {
+int64_t tiles_of(const ConvProblem& p, const Tile& tile) {
+  int64_t n = p.n;
+  for (size_t i = 0; i < 3; ++i) n *= divide_up(p.out[i], tile[i]);
+  return n;
+}
+int64_t points_of(const Tile& tile) { return 4 * (tile[1] + 2) * (tile[2] + 2); }
+
+winograd::Shape shape_of(const ConvProblem& p, const Tile& tile) {
   winograd::Shape s{};
   s.n = p.n;
   for (size_t i = 0; i < 3; ++i) {
     s.in[i] = p.in[i];
     s.out[i] = p.out[i];
     s.pad[i] = p.pad_left[i];
+    s.tile[i] = tile[i];
   }
   s.c_in = p.c_in;
   s.c_out = p.c_out;
@@ -77,10 +84,11 @@ std::vector<std::pair<int64_t, int64_t>> channel_parts(int64_t channels) {
   return parts;
 }
 
-int64_t gradient_pieces(const ConvProblem& p) {
+int64_t gradient_pieces(const ConvProblem& p, DType type) {
+  const int64_t tiles = tiles_of(p, winograd_tile(p, type, true));
   const int64_t parts =
       divide_up(p.c_in, kGradientChannels) * divide_up(p.c_out, kGradientChannels);
-  return std::clamp<int64_t>(tiles_of(p) / kPieceTiles, 1, std::max<int64_t>(1, kUnits / parts));
+  return std::clamp<int64_t>(tiles / kPieceTiles, 1, std::max<int64_t>(1, kUnits / parts));
 }
 /// Floats of one partial weight gradient, [tap][input][output], rows of whole vectors.
 int64_t partial_floats(const ConvProblem& p) {
@@ -97,27 +105,50 @@ bool winograd_supported() {
   return supported;
 }
 
-bool winograd_fits(const ConvProblem& p) {
+WinogradTile winograd_tile(const ConvProblem& p, DType type, bool gradient) {
+  if (g_tile) return *g_tile;
+  // Larger tiles multiply less and round worse (against oneDNN's direct kernels in f32, largest
+  // error: forward 0.4, 1.4, 4.5 times, weight gradient 2.3, 4.8, 12.6 times).  16-bit tensors
+  // carry rounding errors a thousand times larger.  With few tiles the transform of the weights
+  // decides, which costs as much as the points are many.  By the extents of one sample, so that its
+  // bits do not depend on the batch.
+  constexpr int64_t kEnoughTiles = 128;
+  ConvProblem one = p;
+  one.n = 1;
+  Tile best = kWinogradTiles[0];
+  for (const Tile& tile : kWinogradTiles) {
+    if (gradient && type == DType::f32 && tile[1] > 2) continue;
+    if (tiles_of(one, tile) < kEnoughTiles) continue;
+    if (tiles_of(one, tile) * points_of(tile) < tiles_of(one, best) * points_of(best)) best = tile;
+  }
+  return best;
+}
+
+void set_winograd_tile(std::optional<WinogradTile> tile) { g_tile = tile; }
+
+bool winograd_fits(const ConvProblem& p, DType type) {
   constexpr std::array<int64_t, 3> kThree{3, 3, 3}, kOne{1, 1, 1};
   if (p.kernel != kThree || p.stride != kOne || p.dilation != kOne || p.groups != 1) return false;
-  const int64_t u = 64 * winograd::weight_point_floats(p.c_in, p.c_out);
-  const int64_t u_flipped = 64 * winograd::weight_point_floats(p.c_out, p.c_in);
-  return std::max({u, u_flipped, gradient_pieces(p) * partial_floats(p)}) * 4 <= kWinogradScratch;
+  const int64_t points = points_of(winograd_tile(p, type, false));
+  const int64_t u = points * winograd::weight_point_floats(p.c_in, p.c_out);
+  return std::max(u, gradient_pieces(p, type) * partial_floats(p)) * 4 <= kWinogradScratch;
 }
 
 void winograd_forward(const ConvProblem& p, WeightUse use, const Tensor& x, const Tensor& w,
                       const Tensor& bias, Tensor& y) {
   const Tensor w32 = as_f32(w), bias32 = as_f32(bias);
-  Tensor u = Tensor::empty({64 * winograd::weight_point_floats(p.c_in, p.c_out)}, DType::f32);
+  const Tile tile = winograd_tile(p, x.dtype(), false);
+  Tensor u =
+      Tensor::empty({points_of(tile) * winograd::weight_point_floats(p.c_in, p.c_out)}, DType::f32);
   const int max_threads = omp_get_max_threads();
-  const int64_t total = tiles_of(p), row = divide_up(p.out[2], 2);
+  const int64_t total = tiles_of(p, tile), row = divide_up(p.out[2], tile[2]);
   // Whole rows of tiles, but enough chunks for the threads.
   int64_t tiles = row <= kTiles ? kTiles / row * row : kTiles;
   tiles = std::min(tiles, divide_up(total, max_threads));
   const int64_t chunks = divide_up(total, tiles);
   const int64_t block = std::min(tiles, kBlock);
   const int n_threads = static_cast<int>(std::min<int64_t>(max_threads, chunks));
-  const winograd::Forward call{.shape = shape_of(p),
+  const winograd::Forward call{.shape = shape_of(p, tile),
                                .storage = storage_of(x.dtype()),
                                .x = x.raw(),
                                .u = u.data<float>(),
@@ -134,7 +165,7 @@ void winograd_forward(const ConvProblem& p, WeightUse use, const Tensor& x, cons
   {
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < p.c_in; i += winograd::kLanes)
-      winograd::transform_weights(weights, flipped, p.c_in, p.c_out, i,
+      winograd::transform_weights(weights, flipped, call.shape, i,
                                   std::min(p.c_in, i + winograd::kLanes), transformed);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t r = 0; r < runs; ++r)
@@ -146,7 +177,8 @@ void winograd_forward(const ConvProblem& p, WeightUse use, const Tensor& x, cons
 
 void winograd_backward_weights(const ConvProblem& p, const Tensor& x, const Tensor& dy,
                                GradientMode mode, Tensor& dw) {
-  const int64_t total = tiles_of(p), pieces = gradient_pieces(p);
+  const Tile tile = winograd_tile(p, x.dtype(), true);
+  const int64_t total = tiles_of(p, tile), pieces = gradient_pieces(p, x.dtype());
   const int64_t width = round_up(p.c_out, winograd::kLanes), tap = p.c_in * width;
   const auto in_parts = channel_parts(p.c_in), out_parts = channel_parts(p.c_out);
   const int64_t parts = static_cast<int64_t>(in_parts.size() * out_parts.size());
@@ -154,12 +186,12 @@ void winograd_backward_weights(const ConvProblem& p, const Tensor& x, const Tens
   Tensor partial = Tensor::empty({pieces, stride}, DType::f32);
   float* partials = partial.data<float>();
   const winograd::Gradient call{
-      .shape = shape_of(p), .storage = storage_of(x.dtype()), .x = x.raw(), .dy = dy.raw()};
+      .shape = shape_of(p, tile), .storage = storage_of(x.dtype()), .x = x.raw(), .dy = dy.raw()};
   const int64_t block = std::min(kGradientBlock, total);
   const int n_threads = static_cast<int>(std::min<int64_t>(omp_get_max_threads(), pieces * parts));
-  ThreadFloats scratch(
-      winograd::gradient_scratch_floats({0, in_parts[0].second, 0, out_parts[0].second}, block),
-      n_threads);
+  ThreadFloats scratch(winograd::gradient_scratch_floats(
+                           call.shape, {0, in_parts[0].second, 0, out_parts[0].second}, block),
+                       n_threads);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
   for (int64_t unit = 0; unit < pieces * parts; ++unit) {
     const int64_t piece = unit / parts;

@@ -8,17 +8,8 @@
 namespace bora::kernels::cpu::winograd {
 namespace {
 
-/// A without the sign of its last row, which output_weights() puts right:
-/// y0, y0 + y1, y0 - y1, y1.
-BORA_LANES_INLINE void a_transform(__m512 y0, __m512 y1, __m512 out[4]) {
-  out[0] = y0;
-  out[1] = _mm512_add_ps(y0, y1);
-  out[2] = _mm512_sub_ps(y0, y1);
-  out[3] = y1;
-}
-
 /// Slab `pd` of Z: z[point][channel block][tile][16] of channels [c0, c0 + n_c) of dy.
-template <Storage S>
+template <Storage S, int TH, int TW>
 void gradient_slab(const Shape& s, const void* dy, int64_t c0, int64_t n_c, int pd, int64_t begin,
                    int64_t tiles, float* z) {
   using E = typename Lanes<S>::Element;
@@ -27,30 +18,38 @@ void gradient_slab(const Shape& s, const void* dy, int64_t c0, int64_t n_c, int 
   for (int64_t t = 0; t < tiles;) {
     const TileRow at = tile_row(s, begin + t, tiles - t);
     const E* corner = static_cast<const E*>(dy) + (at.n * s.out[0] + 2 * at.d) * plane +
-                      2 * at.h * row + 2 * at.w * s.c_out + c0;
-    const bool second_d = 2 * at.d + 1 < s.out[0], second_h = 2 * at.h + 1 < s.out[1];
+                      TH * at.h * row + TW * at.w * s.c_out + c0;
+    const bool second_d = 2 * at.d + 1 < s.out[0];
+    const int64_t rows = s.out[1] - TH * at.h;
     for (int64_t c = 0; c < n_c; c += kLanes) {
       const __mmask16 lanes = lanes_of(n_c, c);
       float* to = z + (c / kLanes * tiles + t) * kLanes;
       for (int64_t i = 0; i < at.count; ++i, to += kLanes) {
-        const E* from = corner + c + 2 * i * s.c_out;
-        const bool second_w = 2 * (at.w + i) + 1 < s.out[2];
-        __m512 y[4];  // [H][W], combined along D
-        for (int k = 0; k < 4; ++k) {
-          const bool in = (second_w || !(k & 1)) && (second_h || !(k & 2));
-          const E* cell = from + (in ? (k & 1 ? s.c_out : 0) + (k & 2 ? row : 0) : 0);
-          const __m512 y0 = Lanes<S>::load(cell, in && pd != 3 ? lanes : __mmask16{0});
-          const bool in1 = in && second_d && pd != 0;
-          const __m512 y1 = Lanes<S>::load(cell + (in1 ? plane : 0), in1 ? lanes : __mmask16{0});
-          y[k] = pd == 2 ? _mm512_sub_ps(y0, y1) : _mm512_add_ps(y0, y1);
+        const E* from = corner + c + TW * i * s.c_out;
+        const int64_t columns = s.out[2] - TW * (at.w + i);
+        __m512 points[TW][TH + 2];  // combined along D, transformed along H
+        BORA_UNROLL
+        for (int w = 0; w < TW; ++w) {
+          __m512 y[TH];
+          BORA_UNROLL
+          for (int h = 0; h < TH; ++h) {
+            const bool in = w < columns && h < rows, in1 = in && second_d && pd != 0;
+            const E* cell = from + (in ? w * s.c_out + h * row : 0);
+            const __m512 y0 = Lanes<S>::load(cell, in && pd != 3 ? lanes : __mmask16{0});
+            const __m512 y1 = Lanes<S>::load(cell + (in1 ? plane : 0), in1 ? lanes : __mmask16{0});
+            y[h] = pd == 2 ? sub(y0, y1) : add(y0, y1);  // the last row without its sign
+          }
+          output_adjoint_axis<TH>(y, points[w]);
         }
-        __m512 h0[4], h1[4];
-        a_transform(y[0], y[2], h0);
-        a_transform(y[1], y[3], h1);
-        for (int h = 0; h < 4; ++h) {
-          __m512 out[4];
-          a_transform(h0[h], h1[h], out);
-          for (int w = 0; w < 4; ++w) _mm512_store_ps(to + (4 * h + w) * stride, out[w]);
+        BORA_UNROLL
+        for (int h = 0; h < TH + 2; ++h) {
+          __m512 y[TW], out[TW + 2];
+          BORA_UNROLL
+          for (int w = 0; w < TW; ++w) y[w] = points[w][h];
+          output_adjoint_axis<TW>(y, out);
+          BORA_UNROLL
+          for (int w = 0; w < TW + 2; ++w)
+            _mm512_store_ps(to + ((TW + 2) * h + w) * stride, out[w]);
         }
       }
     }
@@ -110,88 +109,94 @@ void accumulate_point(const float* v, const float* z, const Channels& c, int64_t
   }
 }
 
-BORA_LANES_INLINE void g_adjoint(const __m512 u[4], __m512 out[3]) {
-  const __m512 half = _mm512_set1_ps(0.5f);
-  const __m512 even = _mm512_mul_ps(half, _mm512_add_ps(u[1], u[2]));
-  out[0] = _mm512_add_ps(u[0], even);
-  out[1] = _mm512_mul_ps(half, _mm512_sub_ps(u[1], u[2]));
-  out[2] = _mm512_sub_ps(even, u[3]);
-}
-
-/// 64 points, `point` floats apart, to 27 taps, `tap` floats apart.
+/// All points, `point` floats apart, to 27 taps, `tap` floats apart.
+template <int TH, int TW>
 void output_weights(const float* du, int64_t point, float* dw, int64_t tap) {
-  __m512 slab[3][16];
-  for (int k = 0; k < 16; ++k) {
+  constexpr int kH = TH + 2, kW = TW + 2;
+  __m512 slab[3][kH * kW];
+  for (int k = 0; k < kH * kW; ++k) {
     __m512 u[4], out[3];
-    for (int d = 0; d < 4; ++d) u[d] = _mm512_load_ps(du + (16 * d + k) * point);
-    g_adjoint(u, out);
+    for (int d = 0; d < 4; ++d) u[d] = _mm512_load_ps(du + (kH * kW * d + k) * point);
+    weight_adjoint_axis<2>(u, out);
     for (int d = 0; d < 3; ++d) slab[d][k] = out[d];
   }
   for (int d = 0; d < 3; ++d) {
-    __m512 rows[3][4];
-    for (int w = 0; w < 4; ++w) {
-      const __m512 u[4] = {slab[d][w], slab[d][4 + w], slab[d][8 + w], slab[d][12 + w]};
-      __m512 out[3];
-      g_adjoint(u, out);
+    __m512 rows[3][kW];
+    for (int w = 0; w < kW; ++w) {
+      __m512 u[kH], out[3];
+      for (int h = 0; h < kH; ++h) u[h] = slab[d][h * kW + w];
+      weight_adjoint_axis<TH>(u, out);
       for (int h = 0; h < 3; ++h) rows[h][w] = out[h];
     }
     for (int h = 0; h < 3; ++h) {
       __m512 out[3];
-      g_adjoint(rows[h], out);
+      weight_adjoint_axis<TW>(rows[h], out);
       for (int w = 0; w < 3; ++w) _mm512_store_ps(dw + (9 * d + 3 * h + w) * tap, out[w]);
     }
   }
 }
 
-template <Storage S>
+template <Storage S, int TH, int TW>
 void gradient(const Gradient& call, const Channels& c, int64_t begin, int64_t tiles, int64_t block,
               float* scratch, float* dw, int64_t tap, int64_t row) {
   constexpr auto kBytes = static_cast<int64_t>(sizeof(typename Lanes<S>::Element));
   const int64_t out_blocks = blocks_of(c.n_out);
   const int64_t point = blocks_of(c.n_in) * out_blocks * kLanes * kLanes;
+  constexpr int kPoints = (TH + 2) * (TW + 2);
   float* du = scratch;
-  float* v = du + 64 * point;
-  float* z = v + 16 * point_stride(c.n_in, block);
+  float* v = du + 4 * kPoints * point;
+  float* z = v + kPoints * point_stride(c.n_in, block);
   for (int64_t done = 0; done < tiles; done += block) {
     const int64_t n = tiles - done < block ? tiles - done : block;
     const int64_t v_stride = point_stride(c.n_in, n), z_stride = point_stride(c.n_out, n);
-    Prefetch input(64), output(64);
+    Prefetch input(4 * kPoints), output(4 * kPoints);
     const int64_t next = begin + done + n;
     input.add_patches(call.shape, call.x, kBytes, next, n);
     output.add_outputs(call.shape, call.dy, kBytes, next, n);
     for (int pd = 0; pd < 4; ++pd) {
-      input_slab<S>(call.shape, call.x, c.in, c.n_in, pd, begin + done, n, v);
-      gradient_slab<S>(call.shape, call.dy, c.out, c.n_out, pd, begin + done, n, z);
-      for (int p = 0; p < 16; ++p) {
+      input_slab<S, TH, TW>(call.shape, call.x, c.in, c.n_in, pd, begin + done, n, v);
+      gradient_slab<S, TH, TW>(call.shape, call.dy, c.out, c.n_out, pd, begin + done, n, z);
+      for (int p = 0; p < kPoints; ++p) {
         input.step<false>();
         output.step<false>();
         accumulate_point(v + p * v_stride, z + p * z_stride, c, n, done == 0,
-                         du + (pd * 16 + p) * point);
+                         du + (pd * kPoints + p) * point);
       }
     }
   }
   for (int64_t i = 0; i < c.n_in; ++i)
     for (int64_t o = 0; o < out_blocks; ++o)
-      output_weights(du + ((i / kLanes * out_blocks + o) * kLanes + i % kLanes) * kLanes, point,
-                     dw + i * row + o * kLanes, tap);
+      output_weights<TH, TW>(du + ((i / kLanes * out_blocks + o) * kLanes + i % kLanes) * kLanes,
+                             point, dw + i * row + o * kLanes, tap);
+}
+
+template <Storage S>
+void gradient_of(const Gradient& call, const Channels& c, int64_t begin, int64_t tiles,
+                 int64_t block, float* scratch, float* dw, int64_t tap, int64_t row) {
+  if (call.shape.tile[1] == 4)
+    return gradient<S, 4, 4>(call, c, begin, tiles, block, scratch, dw, tap, row);
+  if (call.shape.tile[2] == 4)
+    return gradient<S, 2, 4>(call, c, begin, tiles, block, scratch, dw, tap, row);
+  return gradient<S, 2, 2>(call, c, begin, tiles, block, scratch, dw, tap, row);
 }
 
 }  // namespace
 
-int64_t gradient_scratch_floats(const Channels& c, int64_t block) {
-  return 64 * blocks_of(c.n_in) * blocks_of(c.n_out) * kLanes * kLanes +
-         16 * (point_stride(c.n_in, block) + point_stride(c.n_out, block));
+int64_t gradient_scratch_floats(const Shape& s, const Channels& c, int64_t block) {
+  const int64_t points = (s.tile[1] + 2) * (s.tile[2] + 2);
+  return 4 * points * blocks_of(c.n_in) * blocks_of(c.n_out) * kLanes * kLanes +
+         points * (point_stride(c.n_in, block) + point_stride(c.n_out, block));
 }
 
 void gradient_tiles(const Gradient& call, const Channels& c, int64_t begin, int64_t tiles,
                     int64_t block, float* scratch, float* dw, int64_t tap, int64_t row) {
   switch (call.storage) {
     case Storage::f32:
-      return gradient<Storage::f32>(call, c, begin, tiles, block, scratch, dw, tap, row);
+      return gradient_of<Storage::f32>(call, c, begin, tiles, block, scratch, dw, tap, row);
     case Storage::bf16:
-      return gradient<Storage::bf16>(call, c, begin, tiles, block, scratch, dw, tap, row);
+      return gradient_of<Storage::bf16>(call, c, begin, tiles, block, scratch, dw, tap, row);
     case Storage::f16:
-      return gradient<Storage::f16>(call, c, begin, tiles, block, scratch, dw, tap, row);
+      return gradient_of<Storage::f16>(call, c, begin, tiles, block, scratch, dw, tap, row);
   }
 }
 

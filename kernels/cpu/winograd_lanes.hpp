@@ -83,7 +83,9 @@ BORA_LANES_INLINE __mmask16 lanes_of(int64_t channels, int64_t first) {
 struct TileRow {
   int64_t n, d, h, w, count;
 };
-BORA_LANES_INLINE int64_t tiles_along(const Shape& s, int axis) { return (s.out[axis] + 1) / 2; }
+BORA_LANES_INLINE int64_t tiles_along(const Shape& s, int axis) {
+  return (s.out[axis] + s.tile[axis] - 1) / s.tile[axis];
+}
 BORA_LANES_INLINE TileRow tile_row(const Shape& s, int64_t index, int64_t limit) {
   const int64_t nd = tiles_along(s, 0), nh = tiles_along(s, 1), nw = tiles_along(s, 2);
   TileRow r;
@@ -95,8 +97,8 @@ BORA_LANES_INLINE TileRow tile_row(const Shape& s, int64_t index, int64_t limit)
   return r;
 }
 
-/// Scratch of one slab, the 16 points (along H and W) of one point along D: floats between points.
-/// A line more than the data, so that the 16 points do not fall into the same set of the cache.
+/// Scratch of one slab, the points along H and W of one point along D: floats between points.  A
+/// line more than the data, so that the points do not fall into the same set of the cache.
 BORA_LANES_INLINE int64_t point_stride(int64_t channels, int64_t tiles) {
   return blocks_of(channels) * tiles * kLanes + kLanes;
 }

@@ -14,8 +14,8 @@ class Prefetch {
  public:
   explicit Prefetch(int64_t steps) : steps_(steps) {}
 
-  /// The cells [2, 4) along D, H and W of the patches of tiles [begin, begin + tiles): those that
-  /// the tiles before have not read.
+  /// The cells from 2 on along D, H and W of the patches of tiles [begin, begin + tiles): those
+  /// that the tiles before have not read.
   void add_patches(const Shape& s, const void* x, int64_t bytes, int64_t begin, int64_t tiles) {
     add(s, s.in, s.c_in, s.pad, 2, static_cast<const char*>(x), bytes, begin, tiles);
   }
@@ -42,11 +42,11 @@ class Prefetch {
     const int64_t cell = channels * bytes, row = extent[2] * cell, plane = extent[1] * row;
     for (int64_t t = 0; t < tiles;) {
       const TileRow at = tile_row(s, begin + t, tiles - t);
-      const int64_t w = 2 * at.w - pad[2] + first, w0 = w < 0 ? 0 : w;
-      const int64_t w1 = w + 2 * at.count < extent[2] ? w + 2 * at.count : extent[2];
-      for (int64_t k = 0; k < 4; ++k) {
-        const int64_t d = 2 * at.d - pad[0] + first + (k >> 1),
-                      h = 2 * at.h - pad[1] + first + (k & 1);
+      const int64_t tw = s.tile[2], w = tw * at.w - pad[2] + first, w0 = w < 0 ? 0 : w;
+      const int64_t w1 = w + tw * at.count < extent[2] ? w + tw * at.count : extent[2];
+      for (int64_t k = 0; k < 2 * s.tile[1]; ++k) {
+        const int64_t d = 2 * at.d - pad[0] + first + k / s.tile[1],
+                      h = s.tile[1] * at.h - pad[1] + first + k % s.tile[1];
         if (d < 0 || d >= extent[0] || h < 0 || h >= extent[1] || w1 <= w0) continue;
         if (n_ranges_ == kRanges) return;
         const char* from = data + (at.n * extent[0] + d) * plane + h * row;

@@ -1,44 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transformed weights U = G w along D, H and W, as u[point][panel of output channels][input
 // channel][channel of the panel].
-//
-//      |  1    0    0  |
-//  G = | 1/2  1/2  1/2 |
-//      | 1/2 -1/2  1/2 |
-//      |  0    0    1  |
-#include "kernels/cpu/winograd_lanes.hpp"
+#include "kernels/cpu/winograd_axis.hpp"
 
 namespace bora::kernels::cpu::winograd {
 namespace {
 
-BORA_LANES_INLINE void g_transform(const __m512 in[3], __m512 out[4]) {
-  const __m512 half = _mm512_set1_ps(0.5f);
-  const __m512 even = _mm512_mul_ps(half, _mm512_add_ps(in[0], in[2]));
-  const __m512 odd = _mm512_mul_ps(half, in[1]);
-  out[0] = in[0];
-  out[1] = _mm512_add_ps(even, odd);
-  out[2] = _mm512_sub_ps(even, odd);
-  out[3] = in[2];
-}
-
-/// 27 taps of 16 output channels to 64 points.
+/// 27 taps of 16 output channels to all points.
+template <int TH, int TW>
 void transform_taps(const __m512 w[27], float* u, int64_t point) {
-  __m512 plane[9][4];  // [kD kH][W]
-  for (int i = 0; i < 9; ++i) g_transform(w + 3 * i, plane[i]);
-  __m512 slab[3][4][4];  // [kD][H][W]
+  constexpr int kH = TH + 2, kW = TW + 2;
+  __m512 plane[9][kW];  // [kD kH][W]
+  for (int i = 0; i < 9; ++i) weight_axis<TW>(w + 3 * i, plane[i]);
+  __m512 slab[3][kH][kW];  // [kD][H][W]
   for (int d = 0; d < 3; ++d)
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < kW; ++k) {
       const __m512 in[3] = {plane[3 * d][k], plane[3 * d + 1][k], plane[3 * d + 2][k]};
-      __m512 out[4];
-      g_transform(in, out);
-      for (int h = 0; h < 4; ++h) slab[d][h][k] = out[h];
+      __m512 out[kH];
+      weight_axis<TH>(in, out);
+      for (int h = 0; h < kH; ++h) slab[d][h][k] = out[h];
     }
-  for (int h = 0; h < 4; ++h)
-    for (int k = 0; k < 4; ++k) {
+  for (int h = 0; h < kH; ++h)
+    for (int k = 0; k < kW; ++k) {
       const __m512 in[3] = {slab[0][h][k], slab[1][h][k], slab[2][h][k]};
       __m512 out[4];
-      g_transform(in, out);
-      for (int d = 0; d < 4; ++d) _mm512_store_ps(u + (16 * d + 4 * h + k) * point, out[d]);
+      weight_axis<2>(in, out);
+      for (int d = 0; d < 4; ++d) _mm512_store_ps(u + ((d * kH + h) * kW + k) * point, out[d]);
     }
 }
 
@@ -103,8 +90,12 @@ int64_t weight_point_floats(int64_t c_in, int64_t c_out) {
   return c_in * blocks_of(c_out) * kLanes + kLanes;
 }
 
-void transform_weights(const float* w, bool flipped, int64_t c_in, int64_t c_out, int64_t begin,
-                       int64_t end, float* u) {
+void transform_weights(const float* w, bool flipped, const Shape& s, int64_t begin, int64_t end,
+                       float* u) {
+  const int64_t c_in = s.c_in, c_out = s.c_out;
+  const auto transform = s.tile[1] == 4   ? transform_taps<4, 4>
+                         : s.tile[2] == 4 ? transform_taps<2, 4>
+                                          : transform_taps<2, 2>;
   const int64_t blocks = blocks_of(c_out), point = weight_point_floats(c_in, c_out);
   alignas(64) float taps[27][kLanes][kLanes];
   for (int64_t block = 0; block < blocks; ++block) {
@@ -116,7 +107,7 @@ void transform_weights(const float* w, bool flipped, int64_t c_in, int64_t c_out
         __m512 w27[27];
         BORA_UNROLL
         for (int k = 0; k < 27; ++k) w27[k] = _mm512_load_ps(taps[k][i - i0]);
-        transform_taps(w27, to + i * in_panel * kLanes, point);
+        transform(w27, to + i * in_panel * kLanes, point);
       }
     }
   }
