@@ -108,6 +108,8 @@ struct TrainConfig {
   int64_t patience = 20;
   uint64_t seed = 0;
   int64_t max_updates = 0;
+  double max_hours = 0;
+  int stop_code = 75;
   static constexpr auto fields() {
     return std::tuple{
         field("epochs", &TrainConfig::epochs, "passes over the training cases", positive),
@@ -120,7 +122,13 @@ struct TrainConfig {
         field("max_updates", &TrainConfig::max_updates,
               "leave after so many updates in all, with a checkpoint; the schedule is not changed; "
               "0 = off",
-              at_least(0))};
+              at_least(0)),
+        field("max_hours", &TrainConfig::max_hours,
+              "save and leave at the first update after so many hours; 0 = off", at_least(0)),
+        field(
+            "stop_code", &TrainConfig::stop_code,
+            "exit code after leaving by SIGTERM, SIGUSR1 or max_hours, for a job to requeue itself",
+            between(0, 125))};
   }
 };
 

@@ -48,7 +48,8 @@ Trainer::Trainer(const Config& config, Collective& ranks)
     : config_(config),
       ranks_(ranks),
       compute_type_(precision_type(config.precision)),
-      progress_(ranks.rank() == 0) {
+      progress_(ranks.rank() == 0),
+      stop_(ranks, config.train.max_hours) {
   run_begin_s_ = last_log_s_ = now_s();
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
@@ -138,28 +139,44 @@ bool Trainer::finished() const {
          (config_.train.max_updates > 0 && updates() >= config_.train.max_updates);
 }
 
-void Trainer::run() {
-  while (!finished()) {
-    const int64_t epoch = position_.data.epoch;
-    train_epoch();
-    if (position_.data.epoch == epoch) break;  // stopped inside the epoch
-    const bool best = validate();
-    position_.stopped_early =
-        config_.train.patience > 0 && position_.epochs_without_best >= config_.train.patience;
-    if (best) save("best.h5");
-    if (position_.data.epoch % config_.output.checkpoint_epochs == 0 || finished()) save_last();
-    if (position_.stopped_early && main())
-      progress_.line("no better validation loss for " + std::to_string(config_.train.patience) +
-                     " epochs: the run ends");
+bool Trainer::run() {
+  while (position_.validation_due || !finished()) {
+    if (!position_.validation_due) {
+      const int64_t epoch = position_.data.epoch;
+      train_epoch();
+      if (position_.data.epoch == epoch) break;  // stopped inside the epoch
+      position_.validation_due = true;
+    }
+    const std::optional<bool> best = validate();
+    if (!best) break;
+    end_epoch(*best);
   }
-  if (position_.data.position > 0) save_last();  // inside an epoch
-  if (main())
-    progress_.line("trained " + std::to_string(updates()) + " updates in " +
-                   apps::duration_text(now_s() - run_begin_s_) +
-                   (position_.best_epoch < 0
-                        ? std::string("; not validated yet")
-                        : "; best validation loss " + brief(position_.best) + " after epoch " +
-                              std::to_string(position_.best_epoch)));
+  if (position_.data.position > 0 || position_.validation_due) save_last();
+  if (!main()) return !stop_.stopping();
+  if (stop_.stopping())
+    progress_.line("stopped by " + stop_.reason() + " after update " + std::to_string(updates()) +
+                   " of " + std::to_string(total_updates_) + ": saved in " + config_.output.dir +
+                   "; the same command with --resume goes on");
+  progress_.line("trained " + std::to_string(updates()) + " updates in " +
+                 apps::duration_text(now_s() - run_begin_s_) +
+                 (position_.best_epoch < 0
+                      ? std::string("; not validated yet")
+                      : "; best validation loss " + brief(position_.best) + " after epoch " +
+                            std::to_string(position_.best_epoch)));
+  return !stop_.stopping();
+}
+
+void Trainer::end_epoch(bool best) {
+  position_.validation_due = false;
+  position_.stopped_early =
+      config_.train.patience > 0 && position_.epochs_without_best >= config_.train.patience;
+  if (best) save("best.h5");
+  if (position_.data.epoch % config_.output.checkpoint_epochs == 0 || finished() ||
+      stop_.stopping())
+    save_last();
+  if (position_.stopped_early && main())
+    progress_.line("no better validation loss for " + std::to_string(config_.train.patience) +
+                   " epochs: the run ends");
 }
 
 void Trainer::train_epoch() {
@@ -167,7 +184,7 @@ void Trainer::train_epoch() {
   loader_->start(sampler_->slots(position_.data));
   const int64_t epoch = position_.data.epoch, n = sampler_->options().n_samples;
   const int64_t window = config_.train.batch * config_.train.accumulate * ranks_.size();
-  while (position_.data.epoch == epoch && !finished()) {
+  while (position_.data.epoch == epoch && !finished() && !stop_.due()) {
     // The last window of an epoch may be smaller; its gradient is the mean over what it holds.
     const int64_t samples = std::min(window, n - position_.data.position);
     train_window(samples);
@@ -300,7 +317,8 @@ void Trainer::log_window(const apps::UpdateReport& report) {
   last_wait_s_ = loader_->wait_s();
 }
 
-bool Trainer::validate() {
+std::optional<bool> Trainer::validate() {
+  if (stop_.stopping()) return {};  // the resumed run begins with it
   const data::Dataset& cases = cases_->validation();
   if (cases.size() == 0) {  // nothing to choose by: the last state counts as the best
     position_.best_epoch = position_.data.epoch;
@@ -317,8 +335,11 @@ bool Trainer::validate() {
                                                               .rank = ranks_.rank(),
                                                               .shuffle = false,
                                                               .tail = data::Tail::uneven});
+  bool told = false;  // to stop; other ranks may be through by then
   ranks_.agree("validation", [&] {
     for (const data::Slot& slot : sampler.slots({})) {
+      told = apps::stop_signal() != 0;
+      if (told) return;
       const data::Batch batch =
           data::collate({cases.read(slot.index, data::WindowChoice::centred())});
       const Tensor prediction = model_->forward(batch.input);
@@ -331,6 +352,10 @@ bool Trainer::validate() {
       sums.add("squared_error", e.square, e.count);
     }
   });
+  if (ranks_.all_reduce(told ? 1.0 : 0.0, ReduceOp::max, "validation left early") > 0) {
+    stop_.stop_now();
+    return {};
+  }
   sums.reduce(ranks_, "validation");
   const double loss = sums.mean("loss");
   BORA_CHECK(std::isfinite(loss), "validation loss after epoch ", position_.data.epoch, " is ",

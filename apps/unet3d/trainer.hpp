@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/common/progress.hpp"
+#include "apps/common/stop.hpp"
 #include "apps/common/updater.hpp"
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/config.hpp"
@@ -29,6 +30,7 @@ struct Position {
   int64_t best_epoch = -1;   ///< -1: none yet
   int64_t epochs_without_best = 0;
   bool stopped_early = false;
+  bool validation_due = false;  ///< the epoch before is trained but not validated: stopped between
 };
 
 /// One training run on one rank.  All functions are collective.
@@ -39,8 +41,9 @@ class Trainer {
   Trainer(const Config& config, Collective& ranks);
   ~Trainer();
 
-  /// Trains to the end, to train.max_updates, or until early stopping.
-  void run();
+  /// Trains to the end, to train.max_updates, or until early stopping; false: it saved and left
+  /// before, because of a signal or train.max_hours.
+  bool run();
 
   /// Updates made and their total.
   int64_t updates() const { return optimizer_->updates(); }
@@ -59,7 +62,8 @@ class Trainer {
   void forward_backward(const std::vector<Loaded>& loaded, int64_t window_samples);
   Tensor window_loss(const data::Batch& batch, const RngPosition& draws, double weight);
   void log_window(const apps::UpdateReport& report);
-  bool validate();  // whether it is the best so far
+  std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
+  void end_epoch(bool best);
   void save(const std::string& name);
   void save_last();
   void state(StateVisitor& visitor);
@@ -81,6 +85,7 @@ class Trainer {
   std::unique_ptr<data::Loader<Loaded>> loader_;
   std::unique_ptr<data::JsonlWriter> metrics_log_;
   apps::Progress progress_;
+  apps::StopWatcher stop_;
   Position position_;
   int64_t updates_an_epoch_ = 0, total_updates_ = 0;
   MetricSums window_sums_;  // since the last line of the log

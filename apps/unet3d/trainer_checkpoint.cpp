@@ -31,6 +31,7 @@ void Trainer::state(StateVisitor& visitor) {
   visitor.value("best_epoch", position_.best_epoch);
   visitor.value("epochs_without_best", position_.epochs_without_best);
   visitor.value("stopped_early", position_.stopped_early);
+  visitor.value("validation_due", position_.validation_due);
   sampler_->state(visitor, position_.data);
   if (!visitor.loading()) return;
   if (world != ranks_.size() && main())

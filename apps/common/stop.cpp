@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/common/stop.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <limits>
+
+#include <unistd.h>
+
+#include "core/profile.hpp"
+
+namespace bora::apps {
+namespace {
+
+volatile std::sig_atomic_t g_signal = 0;
+static_assert(sizeof(std::sig_atomic_t) >= sizeof(int));
+
+// Only what a handler may do: a flag, and _exit.
+extern "C" void on_stop_signal(int number) {
+  if (g_signal != 0) ::_exit(128 + number);
+  g_signal = number;
+}
+
+constexpr double kTalkEvery_s = 0.5;
+
+}  // namespace
+
+void catch_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;  // reads and writes under way go on
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGTERM, SIGUSR1})
+    BORA_CHECK(::sigaction(number, &action, nullptr) == 0, "cannot catch signal ", number);
+}
+
+int stop_signal() { return g_signal; }
+
+StopWatcher::StopWatcher(Collective& ranks, double max_hours)
+    : ranks_(ranks),
+      end_s_(max_hours > 0 ? now_s() + 3600.0 * max_hours
+                           : std::numeric_limits<double>::infinity()),
+      last_talk_s_(now_s()) {}
+
+StopWatcher::Reason StopWatcher::own_reason() const {
+  if (stop_signal() != 0) return Reason::signal;
+  return ranks_.rank() == 0 && now_s() >= end_s_ ? Reason::time : Reason::none;
+}
+
+bool StopWatcher::due() {
+  if (stopping()) return true;
+  if (ranks_.size() == 1) {
+    reason_ = own_reason();
+    return stopping();
+  }
+  if (++updates_ < interval_) return false;
+  // Rank 0 says when to speak again, by the pace of its updates since the last time.
+  double interval = 0;
+  if (ranks_.rank() == 0) {
+    const double seconds = std::max(now_s() - last_talk_s_, 1e-6);
+    interval = std::clamp(kTalkEvery_s * static_cast<double>(updates_) / seconds, 1.0, 1000.0);
+  }
+  Tensor news =
+      Tensor::from<double>({2}, std::vector<double>{static_cast<double>(own_reason()), interval});
+  ranks_.all_reduce_async(news, ReduceOp::max, "stop request").wait();
+  reason_ = static_cast<Reason>(static_cast<int>(news.data<double>()[0]));
+  interval_ = static_cast<int64_t>(news.data<double>()[1]);
+  updates_ = 0;
+  last_talk_s_ = now_s();
+  return stopping();
+}
+
+std::string StopWatcher::reason() const {
+  switch (reason_) {
+    case Reason::time:
+      return "train.max_hours";
+    case Reason::signal:
+      return "a signal";
+    case Reason::none:
+      break;
+  }
+  return "";
+}
+
+}  // namespace bora::apps
