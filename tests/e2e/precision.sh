@@ -29,7 +29,7 @@ done
 # A loss scale that overflows at first: some updates are skipped, then it goes on; two ranks agree; stopped inside the run and
 # resumed, the scale goes on where it was.
 for precision in bf16 fp16; do
-  settings=(--precision=$precision --train.epochs=3 --scaler.initial=1e10 --scaler.highest=1e10 --model.dropout=0.1)
+  settings=("--precision=$precision" --train.epochs=3 --scaler.initial=1e10 --scaler.highest=1e10 --model.dropout=0.1)
   train 2 "$work/straight.$precision" "${settings[@]}"
   train 2 "$work/cut.$precision" "${settings[@]}" --train.max_updates=4
   train 2 "$work/cut.$precision" "${settings[@]}" --resume
