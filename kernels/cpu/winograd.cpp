@@ -9,6 +9,19 @@
 #include "kernels/cpu/winograd_kernels.hpp"
 
 namespace bora::kernels::cpu {
+
+#if !defined(__x86_64__)
+namespace winograd {  // the kernels are not built here, and winograd_supported() is false
+int64_t weight_point_floats(int64_t, int64_t) { return 0; }
+void transform_weights(const float*, bool, const Shape&, int64_t, int64_t, float*) {}
+int64_t forward_scratch_floats(const Shape&, int64_t, int64_t) { return 0; }
+void forward_tiles(const Forward&, int64_t, int64_t, int64_t, float*) {}
+int64_t gradient_scratch_floats(const Shape&, const Channels&, int64_t) { return 0; }
+void gradient_tiles(const Gradient&, const Channels&, int64_t, int64_t, int64_t, float*, float*,
+                    int64_t, int64_t) {}
+}  // namespace winograd
+#endif
+
 namespace {
 
 // Forward: a quarter of the weights is used for kTiles tiles; a block of kBlock tiles and 16
@@ -23,7 +36,7 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return divide_up(a, b) * b; }
 
 using Tile = WinogradTile;
-std::optional<Tile> g_tile;
+std::optional<Tile> g_tile;  // set_winograd_tile's
 
 int64_t tiles_of(const ConvProblem& p, const Tile& tile) {
   int64_t n = p.n;
@@ -97,6 +110,7 @@ int64_t partial_floats(const ConvProblem& p) {
 
 }  // namespace
 
+#if defined(__x86_64__)
 bool winograd_supported() {
   static const bool supported = __builtin_cpu_supports("avx512f") &&
                                 __builtin_cpu_supports("avx512bw") &&
@@ -104,6 +118,9 @@ bool winograd_supported() {
                                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
   return supported;
 }
+#else
+bool winograd_supported() { return false; }
+#endif
 
 WinogradTile winograd_tile(const ConvProblem& p, DType type, bool gradient) {
   if (g_tile) return *g_tile;
@@ -127,6 +144,7 @@ WinogradTile winograd_tile(const ConvProblem& p, DType type, bool gradient) {
 void set_winograd_tile(std::optional<WinogradTile> tile) { g_tile = tile; }
 
 bool winograd_fits(const ConvProblem& p, DType type) {
+  if (!winograd_supported()) return false;
   constexpr std::array<int64_t, 3> kThree{3, 3, 3}, kOne{1, 1, 1};
   if (p.kernel != kThree || p.stride != kOne || p.dilation != kOne || p.groups != 1) return false;
   const int64_t points = points_of(winograd_tile(p, type, false));
@@ -136,6 +154,7 @@ bool winograd_fits(const ConvProblem& p, DType type) {
 
 void winograd_forward(const ConvProblem& p, WeightUse use, const Tensor& x, const Tensor& w,
                       const Tensor& bias, Tensor& y) {
+  BORA_CHECK(winograd_fits(p, x.dtype()), "conv3d: no Winograd kernel for this problem");
   const Tensor w32 = as_f32(w), bias32 = as_f32(bias);
   const Tile tile = winograd_tile(p, x.dtype(), false);
   Tensor u =
@@ -177,6 +196,7 @@ void winograd_forward(const ConvProblem& p, WeightUse use, const Tensor& x, cons
 
 void winograd_backward_weights(const ConvProblem& p, const Tensor& x, const Tensor& dy,
                                GradientMode mode, Tensor& dw) {
+  BORA_CHECK(winograd_fits(p, x.dtype()), "conv3d: no Winograd kernel for this problem");
   const Tile tile = winograd_tile(p, x.dtype(), true);
   const int64_t total = tiles_of(p, tile), pieces = gradient_pieces(p, x.dtype());
   const int64_t width = round_up(p.c_out, winograd::kLanes), tap = p.c_in * width;
