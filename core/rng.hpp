@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "core/portable.hpp"
@@ -68,6 +69,13 @@ struct RngKey {
 #endif
   }
 };
+
+/// out[j] = deviation * key.normal(begin + j), rounded to f32 (arithmetic in double, not the
+/// library's functions: a value in 10^8 is the neighbouring f32).  Vector code, on all threads if
+/// there are enough values; the values do not depend on either.
+void fill_normal(const RngKey& key, uint64_t begin, double deviation, std::span<float> out);
+/// out[j] = low + (high - low) * key.uniform(begin + j), rounded to f32; as fill_normal.
+void fill_uniform(const RngKey& key, uint64_t begin, double low, double high, std::span<float> out);
 
 /// A stream number from a purpose and integers (epoch, sample, ...), by Philox mixing: streams of
 /// different arguments are independent for all practical ends.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iomanip>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "core/rng.hpp"
@@ -113,24 +114,23 @@ void initialise(Module& module, uint64_t seed) {
   for (const auto& [name, p] : named_parameters(module)) {
     BORA_CHECK(p->value.defined(), "initialise: parameter '", name,
                "' has no memory; make a ParameterArena first");
-    const RngKey key{seed, rng_stream(name)};
-    std::vector<double> values(static_cast<size_t>(p->shape.numel()));
-    for (size_t i = 0; i < values.size(); ++i) {
-      switch (p->init.kind) {
-        case Init::Kind::constant:
-          values[i] = p->init.value;
-          break;
-        case Init::Kind::normal:
-          values[i] = p->init.value * key.normal(i);
-          break;
-        case Init::Kind::uniform:
-          values[i] = p->init.value * (2.0 * static_cast<double>(key.uniform(i)) - 1.0);
-          break;
-      }
+    const Init& init = p->init;
+    Tensor value = p->value.detach();
+    if (init.kind == Init::Kind::constant) {
+      value.fill(static_cast<double>(static_cast<float>(init.value)));
+      continue;
     }
-    // Through f32, so that a network in f64 starts from the same numbers as one in f32.
-    for (double& v : values) v = static_cast<double>(static_cast<float>(v));
-    p->value.detach().copy_from(Tensor::from<double>(p->shape, values).to(p->value.device()));
+    // In f32, so that a network in f64 starts from the same numbers.
+    const bool in_place = value.dtype() == DType::f32 && value.device().type == DeviceType::cpu;
+    Tensor drawn = in_place ? value : Tensor::empty(p->shape, DType::f32);
+    const std::span<float> out(drawn.data<float>(), static_cast<size_t>(drawn.numel()));
+    const RngKey key{seed, rng_stream(name)};
+    if (init.kind == Init::Kind::normal) {
+      fill_normal(key, 0, init.value, out);
+    } else {
+      fill_uniform(key, 0, -init.value, init.value, out);
+    }
+    if (!in_place) value.copy_from(drawn.to(value.device()));
   }
 }
 

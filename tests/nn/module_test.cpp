@@ -3,10 +3,12 @@
 #include "nn/module.hpp"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <map>
 
+#include "core/rng.hpp"
 #include "nn/layers/conv3d.hpp"
 #include "nn/layers/norm.hpp"
 #include "nn/parameter_arena.hpp"
@@ -150,6 +152,41 @@ TEST(Init, DependsOnSeedAndNameOnly) {
   EXPECT_NE(ax.values().all().to_vector<float>(), ay.values().all().to_vector<float>());
   const auto p = named_parameters(x);
   EXPECT_NE(p[0].parameter->value.to_vector<float>(), p[4].parameter->value.to_vector<float>());
+}
+
+// Numbers of the key (seed, full name), whatever the number of threads.
+TEST(Init, DrawsFromTheKeyOfTheName) {
+  struct Net : Module {
+    Conv3d rectified{16, 32, Dims3::all(3), Bias::yes};
+    Conv3d plain = Conv3d::linear_gain(16, 32, Dims3::all(3), Bias::no);
+    void visit(Visitor& v) override {
+      v.child("rectified", rectified);
+      v.child("plain", plain);
+    }
+  } net;
+  ParameterArena arena(net, DType::f32);
+  const auto start = [&](int threads) {
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    initialise(net, 9);
+    omp_set_num_threads(before);
+    return arena.values().all().to_vector<float>();
+  };
+  const std::vector<float> one = start(1);
+  EXPECT_EQ(one, start(3));
+  for (const auto& [name, p] : named_parameters(net)) {
+    const std::vector<float> v = p->value.to_vector<float>();
+    const RngKey key{9, rng_stream(name)};
+    for (size_t i = 0; i < v.size(); ++i) {
+      const double wanted = p->init.kind == Init::Kind::constant ? p->init.value
+                            : p->init.kind == Init::Kind::normal
+                                ? p->init.value * key.normal(i)
+                                : p->init.value * (2.0 * static_cast<double>(key.uniform(i)) - 1.0);
+      // Rounded to f32 once.
+      ASSERT_NEAR(static_cast<double>(v[i]), wanted, 0x1.0001p-24 * std::abs(wanted) + 1e-15)
+          << name << ' ' << i;
+    }
+  }
 }
 
 // Feature 105.
