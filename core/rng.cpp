@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#pragma GCC optimize("no-math-errno")  // else sqrt in a loop stays scalar, for errno's sake
 #include "core/rng.hpp"
 
 #include <algorithm>
