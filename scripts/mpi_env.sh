@@ -14,6 +14,8 @@ bora_mpi_env() {
   export OMPI_MCA_hwloc_base_binding_policy="${OMPI_MCA_hwloc_base_binding_policy:-none}"
   export OMPI_MCA_mpi_yield_when_idle="${OMPI_MCA_mpi_yield_when_idle:-1}"
   export OMPI_MCA_btl="${OMPI_MCA_btl:-self,vader}"
+  # The layer that uses these; else MPI_Init also looks for the networks of clusters, for 0.2 s.
+  export OMPI_MCA_pml="${OMPI_MCA_pml:-ob1}"
   if ((EUID == 0)); then
     # Open MPI refuses to start as root, as in containers, unless told twice.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
