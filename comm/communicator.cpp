@@ -39,6 +39,11 @@ std::unique_ptr<Collective> make_communicator(const MpiSession& session,
              "make_communicator: message_bytes ", options.message_bytes, ", segment_bytes ",
              options.segment_bytes, ", direct_bytes ", options.direct_bytes,
              ": wants positive values, messages below 2^31");
+  BORA_CHECK(options.stage_bytes >= 0 && options.stage_bytes <= INT32_MAX &&
+                 options.ring_piece_bytes > 0 && options.ranks_per_host >= 0,
+             "make_communicator: stage_bytes ", options.stage_bytes, ", ring_piece_bytes ",
+             options.ring_piece_bytes, ", ranks_per_host ", options.ranks_per_host,
+             ": wants no negative values, a stage below 2^31, a positive piece");
   if (session.size() == 1) return make_self_communicator();
   CommunicatorOptions used = options;
   if (used.threaded && session.thread_level() != ThreadLevel::multiple) {
@@ -57,6 +62,18 @@ void set_timeout(Collective& communicator, double seconds) {
   BORA_CHECK(seconds > 0, "set_timeout: wants more than 0 seconds, got ", seconds);
   if (auto* mpi = dynamic_cast<MpiCommunicator*>(&communicator)) mpi->set_timeout(seconds);
   set_mpi_wait_limit(seconds);
+}
+
+Tensor make_shared_tensor(Collective& communicator, int64_t bytes) {
+  if (auto* mpi = dynamic_cast<MpiCommunicator*>(&communicator))
+    return mpi->make_shared_tensor(bytes);
+  BORA_CHECK(bytes >= 0, "make_shared_tensor: ", bytes, " bytes");
+  return Tensor::zeros({bytes}, DType::u8);
+}
+
+int64_t bytes_sent(const Collective& communicator) {
+  const auto* mpi = dynamic_cast<const MpiCommunicator*>(&communicator);
+  return mpi != nullptr ? mpi->bytes_sent() : 0;
 }
 
 }  // namespace bora

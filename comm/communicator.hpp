@@ -2,6 +2,7 @@
 // Communicators: the implementations of Collective for host memory.
 #pragma once
 
+#include "comm/algorithm.hpp"
 #include "comm/mpi.hpp"
 #include "core/collective.hpp"
 
@@ -25,6 +26,16 @@ struct CommunicatorOptions {
   int64_t segment_bytes = int64_t{32} << 20;
   /// All-reductions up to this size send everything to everybody: one exchange instead of two.
   int64_t direct_bytes = int64_t{16} << 10;
+  /// Which way all-reductions go; the same on all ranks.
+  AllReduceAlgorithm all_reduce = AllReduceAlgorithm::automatic;
+  /// Memory shared by the ranks of a host (in /dev/shm, two stages of this size for each rank).
+  /// 0: none, everything goes by MPI.
+  int64_t stage_bytes = int64_t{256} << 10;
+  /// Largest piece of a chunked ring, bytes.
+  int64_t ring_piece_bytes = int64_t{256} << 10;
+  /// Takes so many consecutive ranks of a host for a host of their own; 0: hosts as they are.  For
+  /// trying out what is done between hosts, and for one group a socket.
+  int ranks_per_host = 0;
 };
 
 /// All ranks of the session: the Self communicator when there is one, else one over MPI.
@@ -32,6 +43,17 @@ struct CommunicatorOptions {
 /// throw after first_timeout_s and name it.  CPU tensors only: a CUDA tensor is an error.
 std::unique_ptr<Collective> make_communicator(const MpiSession& session,
                                               const CommunicatorOptions& options = {});
+
+/// Memory in which a communicator's all-reductions need no copies, (bytes) u8, zero at first: views
+/// of it may be handed to all_reduce (the same part of it on all ranks is usual, not required).
+/// Collective.  Ordinary memory where the ranks do not all share a host; a warning says so where
+/// they do but the system gives no more shared memory.  Lives until the last
+/// tensor that views it and the communicator are gone; known to `communicator` alone.
+Tensor make_shared_tensor(Collective& communicator, int64_t bytes);
+
+/// Bytes of data that this rank has sent to others point to point since the communicator was made:
+/// not records, not what goes through shared memory or MPI's own collectives.
+int64_t bytes_sent(const Collective& communicator);
 
 /// A group of one rank: every operation is done at once, with all the checks.
 std::unique_ptr<Collective> make_self_communicator();

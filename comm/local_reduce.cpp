@@ -37,37 +37,105 @@ A pick(ReduceOp op, A a, A b) {
   return smaller == (op == ReduceOp::min) ? b : a;
 }
 
+// acc = acc op x, element by element.
+template <class T, class A, class X>
+void add_block(ReduceOp op, A* acc, const X* x, int64_t n) {
+  if (op == ReduceOp::sum || op == ReduceOp::mean) {
+    for (int64_t i = 0; i < n; ++i) acc[i] += static_cast<A>(x[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) acc[i] = pick<T>(op, acc[i], static_cast<A>(x[i]));
+  }
+}
+
+template <class T, class A>
+void divide_block(A* acc, int64_t divisor, int64_t n) {
+  using V = decltype(value_of<T>(A{}));
+  const V count = static_cast<V>(divisor);
+  for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(value_of<T>(acc[i]) / count);
+}
+
+/// One block of the rows, at `begin`, reduced into acc[0..n).
+template <class T, class A>
+void reduce_in_rank_order(ReduceOp op, const std::vector<const void*>& rows, int64_t begin, A* acc,
+                          int64_t n) {
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const T* row = static_cast<const T*>(rows[r]) + begin;
+    if (r == 0) {
+      for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(row[i]);
+    } else {
+      add_block<T>(op, acc, row, n);
+    }
+  }
+}
+
+/// As a binary counter counts: after row r the levels that hold a sum are the ones of r + 1.
+template <class T, class A>
+void reduce_in_tree_order(ReduceOp op, const std::vector<const void*>& rows, int64_t begin, A* acc,
+                          int64_t n) {
+  constexpr size_t kLevels = 32;
+  thread_local std::vector<A> levels[kLevels];
+  const auto level = [&](size_t k) {
+    levels[k].resize(static_cast<size_t>(kBlock));
+    return levels[k].data();
+  };
+  size_t depth = 0;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const T* row = static_cast<const T*>(rows[r]) + begin;
+    A* top = level(depth++);
+    for (int64_t i = 0; i < n; ++i) top[i] = static_cast<A>(row[i]);
+    for (size_t carry = r; (carry & 1) != 0; carry >>= 1, --depth)
+      add_block<T>(op, level(depth - 2), level(depth - 1), n);
+  }
+  for (; depth > 1; --depth) add_block<T>(op, level(depth - 2), level(depth - 1), n);
+  std::copy_n(level(0), n, acc);
+}
+
 template <class T>
-void reduce_typed(ReduceOp op, const std::vector<const void*>& rows, T* out, int64_t n) {
+void reduce_typed(ReduceOp op, SumOrder order, const std::vector<const void*>& rows,
+                  const std::vector<void*>& outs, int64_t n) {
   using A = accumulator_t<T>;
   A acc[kBlock];
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const int64_t m = std::min(kBlock, n - begin);
-    for (size_t r = 0; r < rows.size(); ++r) {
-      const T* row = static_cast<const T*>(rows[r]) + begin;
-      if (r == 0) {
-        for (int64_t i = 0; i < m; ++i) acc[i] = static_cast<A>(row[i]);
-      } else if (op == ReduceOp::sum || op == ReduceOp::mean) {
-        for (int64_t i = 0; i < m; ++i) acc[i] += static_cast<A>(row[i]);
-      } else {
-        for (int64_t i = 0; i < m; ++i) acc[i] = pick<T>(op, acc[i], static_cast<A>(row[i]));
-      }
+    if (order == SumOrder::rank) {
+      reduce_in_rank_order<T>(op, rows, begin, acc, m);
+    } else {
+      reduce_in_tree_order<T>(op, rows, begin, acc, m);
     }
-    if (op == ReduceOp::mean) {
-      using V = decltype(value_of<T>(A{}));
-      const V count = static_cast<V>(rows.size());
-      for (int64_t i = 0; i < m; ++i) acc[i] = static_cast<A>(value_of<T>(acc[i]) / count);
+    if (op == ReduceOp::mean) divide_block<T>(acc, static_cast<int64_t>(rows.size()), m);
+    for (void* out : outs) {
+      T* to = static_cast<T*>(out) + begin;
+      for (int64_t i = 0; i < m; ++i) to[i] = static_cast<T>(acc[i]);
     }
-    for (int64_t i = 0; i < m; ++i) out[begin + i] = static_cast<T>(acc[i]);
   }
 }
 
 }  // namespace
 
+void reduce_rows(DType type, ReduceOp op, SumOrder order, const std::vector<const void*>& rows,
+                 const std::vector<void*>& outs, int64_t n) {
+  BORA_CHECK(!rows.empty(), "reduce_rows: wants one row at least");
+  dispatch_any(type, [&]<class T>() { reduce_typed<T>(op, order, rows, outs, n); });
+}
+
 void reduce_rows(DType type, ReduceOp op, const std::vector<const void*>& rows, void* out,
                  int64_t n) {
-  BORA_CHECK(!rows.empty(), "reduce_rows: wants one row at least");
-  dispatch_any(type, [&]<class T>() { reduce_typed<T>(op, rows, static_cast<T*>(out), n); });
+  reduce_rows(type, op, SumOrder::rank, rows, {out}, n);
+}
+
+void divide(DType type, void* data, int64_t divisor, int64_t n) {
+  BORA_CHECK(divisor > 0, "divide: wants a positive divisor, got ", divisor);
+  dispatch_any(type, [&]<class T>() {
+    T* x = static_cast<T*>(data);
+    using A = accumulator_t<T>;
+    A acc[kBlock];
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+      const int64_t m = std::min(kBlock, n - begin);
+      for (int64_t i = 0; i < m; ++i) acc[i] = static_cast<A>(x[begin + i]);
+      divide_block<T>(acc, divisor, m);
+      for (int64_t i = 0; i < m; ++i) x[begin + i] = static_cast<T>(acc[i]);
+    }
+  });
 }
 
 }  // namespace bora

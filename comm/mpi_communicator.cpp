@@ -29,6 +29,7 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string host,
       engine_(std::make_unique<MpiEngine>(comm, /*owned=*/true, host_, options, heartbeat_)),
       exceptions_(std::uncaught_exceptions()) {
   heartbeat_->limit_s = options_.timeout_s;
+  engine_->open_window();
   MpiEngine* engine = engine_.get();
   queue_ = std::make_unique<OperationQueue>(
       [engine](Operation& op) {
@@ -67,6 +68,23 @@ Work MpiCommunicator::submit(std::shared_ptr<Operation> operation) {
   return Work(std::move(operation));
 }
 
+void MpiCommunicator::run(std::shared_ptr<Operation> operation) {
+  // MPI may block for ever, so what needs it is left to the other thread, which is watched.
+  if (queue_->n_pending() > 0 || !engine_->needs_no_mpi(*operation))
+    return submit(std::move(operation)).wait();
+  operation->sequence = ++sequence_;
+  operation->eager = true;
+  queue_->work_here(*operation);
+  operation->wait();
+}
+
+void MpiCommunicator::all_reduce(Tensor& x, ReduceOp op, std::string_view label) {
+  check_tensor(*this, x, "all_reduce", label);
+  auto operation = make(OperationKind::all_reduce, x, label);
+  operation->reduce_op = op;
+  run(std::move(operation));
+}
+
 Work MpiCommunicator::all_reduce_async(Tensor x, ReduceOp op, std::string_view label) {
   check_tensor(*this, x, "all_reduce", label);
   auto operation = make(OperationKind::all_reduce, std::move(x), label);
@@ -79,14 +97,14 @@ void MpiCommunicator::broadcast(Tensor& x, int root, std::string_view label) {
   check_root(*this, root, "broadcast", label);
   auto operation = make(OperationKind::broadcast, x, label);
   operation->root = root;
-  submit(std::move(operation)).wait();
+  run(std::move(operation));
 }
 
 void MpiCommunicator::all_gather(const Tensor& x, Tensor& out, std::string_view label) {
   check_rows(*this, x, out, "all_gather", label);
   auto operation = make(OperationKind::all_gather, x, label);
   operation->out = out;
-  submit(std::move(operation)).wait();
+  run(std::move(operation));
 }
 
 void MpiCommunicator::gather(const Tensor& x, Tensor& out, int root, std::string_view label) {
@@ -96,7 +114,7 @@ void MpiCommunicator::gather(const Tensor& x, Tensor& out, int root, std::string
   auto operation = make(OperationKind::gather, x, label);
   operation->root = root;
   if (rank() == root) operation->out = out;
-  submit(std::move(operation)).wait();
+  run(std::move(operation));
 }
 
 void MpiCommunicator::reduce(Tensor& x, int root, ReduceOp op, std::string_view label) {
@@ -105,7 +123,7 @@ void MpiCommunicator::reduce(Tensor& x, int root, ReduceOp op, std::string_view 
   auto operation = make(OperationKind::reduce, x, label);
   operation->root = root;
   operation->reduce_op = op;
-  submit(std::move(operation)).wait();
+  run(std::move(operation));
 }
 
 void MpiCommunicator::reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
@@ -114,22 +132,31 @@ void MpiCommunicator::reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
   auto operation = make(OperationKind::reduce_scatter, x, label);
   operation->out = out;
   operation->reduce_op = op;
-  submit(std::move(operation)).wait();
+  run(std::move(operation));
 }
 
 void MpiCommunicator::barrier(std::string_view label) {
-  submit(make(OperationKind::barrier, {}, label)).wait();
+  run(make(OperationKind::barrier, {}, label));
 }
 
 std::unique_ptr<Collective> MpiCommunicator::split(int color, int key) {
   BORA_CHECK(color >= 0, "split: color ", color, " is negative");
   // MPI_Comm_split cannot be bounded; but here all ranks are known to be about to call it.
-  submit(make(OperationKind::split, {}, "split")).wait();
+  run(make(OperationKind::split, {}, "split"));
   MPI_Comm part = MPI_COMM_NULL;
   BORA_MPI(MPI_Comm_split(engine_->comm(), color, key, &part));
   CommunicatorOptions options = options_;
   options.timeout_s = engine_->timeout();
   return std::make_unique<MpiCommunicator>(part, host_, options);
+}
+
+Tensor MpiCommunicator::make_shared_tensor(int64_t bytes) {
+  BORA_CHECK(bytes >= 0, "make_shared_tensor: ", bytes, " bytes");
+  // Their sizes must be the same, and the engine must be idle.
+  run(make(OperationKind::barrier, {}, detail::join("make_shared_tensor of ", bytes, " bytes")));
+  const std::shared_ptr<SharedSegment> arena = engine_->make_arena(bytes);
+  if (!arena) return Tensor::zeros({bytes}, DType::u8);
+  return Tensor::wrap(arena->part(rank()), {bytes}, DType::u8, cpu(), [arena] {});
 }
 
 void MpiCommunicator::set_timeout(double seconds) {

@@ -20,6 +20,8 @@ class MpiCommunicator final : public Collective {
   int size() const override { return engine_->size(); }
   DeviceType device_type() const override { return DeviceType::cpu; }
   Work all_reduce_async(Tensor x, ReduceOp op, std::string_view label) override;
+  using Collective::all_reduce;
+  void all_reduce(Tensor& x, ReduceOp op, std::string_view label) override;
   void broadcast(Tensor& x, int root, std::string_view label) override;
   void all_gather(const Tensor& x, Tensor& out, std::string_view label) override;
   void gather(const Tensor& x, Tensor& out, int root, std::string_view label) override;
@@ -29,10 +31,14 @@ class MpiCommunicator final : public Collective {
   std::unique_ptr<Collective> split(int color, int key) override;
 
   void set_timeout(double seconds);
+  Tensor make_shared_tensor(int64_t bytes);
+  int64_t bytes_sent() const { return engine_->bytes_sent(); }
 
  private:
   std::shared_ptr<Operation> make(OperationKind kind, Tensor in, std::string_view label);
   Work submit(std::shared_ptr<Operation> operation);
+  /// The same for an operation that is waited for: at once and in this thread where that is safe.
+  void run(std::shared_ptr<Operation> operation);
 
   std::string host_;
   CommunicatorOptions options_;

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records before each operation, and waiting with a limit.  The data's way is in
-// mpi_engine_data.cpp.
+// The records before each operation.  Waiting is in mpi_engine_wait.cpp, the data's way in
+// mpi_engine_data.cpp and those beside it.
 #include "comm/mpi_engine.hpp"
 
 #include "comm/fnv.hpp"
-#include "comm/local_reduce.hpp"
+#include "core/log.hpp"
+
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 namespace bora {
 namespace {
 
-constexpr int kNoteTag = 2;
-
-// Measured on shared cores: a thread that tests and sleeps 50 us costs the computing threads
-// least; one that sits in MPI_Wait takes a core.  A late peer deserves longer naps.
-std::chrono::microseconds nap(double waited_s) {
-  return std::chrono::microseconds(waited_s < 0.05 ? 50 : waited_s < 1.0 ? 200 : 1000);
+// By the affinity mask, which a launcher or a batch system may have narrowed.
+int cores_of_this_process() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  return ::sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
 }
 
 bool wants_payload(const Operation& op) {
@@ -31,11 +31,13 @@ bool wants_payload(const Operation& op) {
 bool MpiEngine::Record::matches(const Record& other) const {
   return sequence == other.sequence && kind == other.kind && count == other.count &&
          type == other.type && reduce_op == other.reduce_op && root == other.root &&
-         label_hash == other.label_hash;
+         label_hash == other.label_hash && setting == other.setting;
 }
 
 std::string MpiEngine::Record::describe() const {
-  return describe_operation(kind, label, sequence, reduce_op, type, count, root);
+  std::string text = describe_operation(kind, label, sequence, reduce_op, type, count, root);
+  if (setting != AllReduceAlgorithm::automatic) text += detail::join(" by ", name_of(setting));
+  return text;
 }
 
 MpiEngine::MpiEngine(MPI_Comm comm, bool owned, std::string host,
@@ -45,7 +47,9 @@ MpiEngine::MpiEngine(MPI_Comm comm, bool owned, std::string host,
       host_(std::move(host)),
       options_(options),
       heartbeat_(std::move(heartbeat)),
-      timeout_s_(options.timeout_s) {
+      timeout_s_(options.timeout_s),
+      order_(options.all_reduce == AllReduceAlgorithm::reproducible ? SumOrder::tree
+                                                                    : SumOrder::rank) {
   BORA_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
   BORA_MPI(MPI_Comm_rank(comm_, &rank_));
   BORA_MPI(MPI_Comm_size(comm_, &size_));
@@ -57,20 +61,93 @@ MpiEngine::~MpiEngine() {
   if (owned_) BORA_MPI_WARN(MPI_Comm_free(&comm_));
 }
 
+void MpiEngine::open_window() {
+  if (size_ == 1) return;
+  using enum AllReduceAlgorithm;
+  const AllReduceAlgorithm setting = options_.all_reduce;
+  hosts_ = std::make_unique<HostGroup>(comm_, options_.ranks_per_host);
+  std::string why = "stage_bytes is 0";
+  bool have = options_.stage_bytes > 0;
+  if (have) {
+    window_ = std::make_unique<SharedWindow>(*hosts_, options_.stage_bytes);
+    int mine = window_->ok() ? 1 : 0, all = 0;  // on every host, or on none
+    BORA_MPI(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm_));
+    have = all != 0;
+    why = window_->why();
+    if (!have && !why.empty() && setting != shared && setting != hierarchical)
+      log_warn(
+          "no memory is shared with the other ranks of this host, all-reductions will be "
+          "slower: ",
+          why);
+  }
+  if (!have) window_.reset();
+  one_host_ = have && hosts_->n_hosts() == 1;
+  enough_cores_ = cores_of_this_process() >= hosts_->size();
+  BORA_CHECK(have || (setting != shared && setting != hierarchical), "all-reduction by ",
+             name_of(setting), " wants shared memory; ",
+             why.empty() ? "another rank has none" : why);
+  if (setting == shared && !one_host_)
+    throw UsageError(detail::join("all-reduction by shared wants all ranks on one host, these are ",
+                                  "on ", hosts_->n_hosts(), "; use hierarchical, or auto"));
+}
+
+bool MpiEngine::needs_no_mpi(const Operation& op) const {
+  if (!one_host_) return false;
+  using enum AllReduceAlgorithm;
+  if (op.kind == OperationKind::barrier || op.in.bytes() == 0) return true;
+  if (wants_payload(op) && op.in.bytes() <= largest_payload(op)) return true;
+  if (op.kind != OperationKind::all_reduce) return false;
+  const AllReduceAlgorithm way = choose(op);
+  return way == shared || way == reproducible;
+}
+
+std::shared_ptr<SharedSegment> MpiEngine::make_arena(int64_t bytes) {
+  if (!one_host_) return nullptr;
+  auto arena = std::make_shared<SharedSegment>(*hosts_, bytes);
+  if (!arena->ok()) {
+    if (!arena->why().empty()) log_warn("make_shared_tensor gives ordinary memory: ", arena->why());
+    return nullptr;
+  }
+  arenas_.push_back(arena);
+  return arena;
+}
+
 void MpiEngine::execute(Operation& op) {
   exchange_records(op);
   check_records(op);
   if (op.in.bytes() == 0 || op.kind == OperationKind::barrier || op.kind == OperationKind::split)
     return;
-  if (wants_payload(op) && op.in.bytes() <= Record::kPayload) {
+  if (wants_payload(op) && op.in.bytes() <= largest_payload(op)) {
     carry_in_records(op);
   } else {
     move_data(op);
   }
 }
 
+AllReduceAlgorithm MpiEngine::choose(const Operation& op) const {
+  const detail::RankPlaces places{size_, hosts_ ? hosts_->n_hosts() : size_, window_ != nullptr};
+  return detail::choose_all_reduce(options_.all_reduce, places, op.in.dtype(), op.reduce_op,
+                                   op.in.bytes());
+}
+
+int64_t MpiEngine::largest_payload(const Operation& op) const {
+  if (!one_host_) return Record::kPayload;
+  if (op.kind == OperationKind::all_reduce) {
+    const AllReduceAlgorithm way = choose(op);
+    if (way != AllReduceAlgorithm::shared && way != AllReduceAlgorithm::reproducible)
+      return Record::kPayload;
+  }
+  return SharedWindow::kSmallBytes;
+}
+
+const void* MpiEngine::payload(const Operation& op, int rank) const {
+  if (op.in.bytes() <= Record::kPayload) return records_[static_cast<size_t>(rank)].payload;
+  return window_->small(rank, op.sequence);
+}
+
 void MpiEngine::exchange_records(const Operation& op) {
-  static_assert(sizeof(Record) == 128 && std::is_trivially_copyable_v<Record>);
+  static_assert(sizeof(Record) == SharedWindow::kRecordBytes &&
+                std::is_trivially_copyable_v<Record>);
   mine_ = Record{};
   mine_.sequence = op.sequence;
   mine_.count = op.count();
@@ -79,9 +156,30 @@ void MpiEngine::exchange_records(const Operation& op) {
   mine_.kind = op.kind;
   mine_.type = op.in.dtype();
   mine_.reduce_op = op.reduce_op;
+  mine_.setting = options_.all_reduce;
   std::memcpy(mine_.label, op.label.data(), std::min<size_t>(op.label.size(), Record::kLabel - 1));
-  if (wants_payload(op) && op.in.bytes() > 0 && op.in.bytes() <= Record::kPayload)
-    std::memcpy(mine_.payload, op.in.raw(), static_cast<size_t>(op.in.bytes()));
+  const int64_t bytes = op.in.bytes();
+  const bool carries = wants_payload(op) && bytes > 0;
+  if (carries && bytes <= Record::kPayload)
+    std::memcpy(mine_.payload, op.in.raw(), static_cast<size_t>(bytes));
+  if (!one_host_) return exchange_records_by_mpi(op);
+
+  for (size_t i = 0; i < arenas_.size(); ++i) {
+    const int64_t offset = static_cast<const char*>(op.in.raw()) - arenas_[i]->part(rank_);
+    if (bytes == 0 || offset < 0 || offset + bytes > arenas_[i]->bytes()) continue;
+    mine_.arena = static_cast<int32_t>(i);
+    mine_.arena_offset = offset;
+  }
+  if (carries && bytes > Record::kPayload && bytes <= largest_payload(op))
+    std::memcpy(window_->small(rank_, op.sequence), op.in.raw(), static_cast<size_t>(bytes));
+  std::memcpy(window_->record(rank_, op.sequence), &mine_, sizeof(Record));
+  window_->set_mark(SharedWindow::arrived, op.sequence);
+  wait_window(op, SharedWindow::arrived, op.sequence, /*arriving=*/true);
+  for (int r = 0; r < size_; ++r)
+    std::memcpy(&records_[static_cast<size_t>(r)], window_->record(r, op.sequence), sizeof(Record));
+}
+
+void MpiEngine::exchange_records_by_mpi(const Operation& op) {
   requests_.assign(1, MPI_REQUEST_NULL);
   {
     const MpiGate gate = mpi_gate();
@@ -107,107 +205,22 @@ void MpiEngine::carry_in_records(Operation& op) {
     case OperationKind::reduce: {
       if (op.kind == OperationKind::reduce && rank_ != op.root) return;
       std::vector<const void*> rows;
-      for (const Record& r : records_) rows.push_back(r.payload);
-      reduce_rows(op.in.dtype(), op.reduce_op, rows, op.in.raw(), op.count());
+      for (int r = 0; r < size_; ++r) rows.push_back(payload(op, r));
+      reduce_rows(op.in.dtype(), op.reduce_op, order_, rows, {op.in.raw()}, op.count());
       return;
     }
     case OperationKind::broadcast:
-      if (rank_ != op.root)
-        std::memcpy(op.in.raw(), records_[static_cast<size_t>(op.root)].payload, bytes);
+      if (rank_ != op.root) std::memcpy(op.in.raw(), payload(op, op.root), bytes);
       return;
     case OperationKind::all_gather:
     case OperationKind::gather: {
       if (op.kind == OperationKind::gather && rank_ != op.root) return;
       auto* out = static_cast<char*>(op.out.raw());
-      for (const Record& r : records_) {
-        std::memcpy(out, r.payload, bytes);
-        out += bytes;
-      }
+      for (int r = 0; r < size_; ++r, out += bytes) std::memcpy(out, payload(op, r), bytes);
       return;
     }
     default:
       BORA_FAIL(op.describe(), ": carries no payload");
-  }
-}
-
-void MpiEngine::wait_requests(const Operation& op, bool arriving) {
-  const auto start = Clock::now();
-  const double limit = timeout_s_;
-  // Between two looks at the notes: rarely, and never so late that an answer would miss the limit.
-  const double look_every = std::min(0.1, limit / 20);
-  double next_look = look_every;
-  bool asked = false;
-  for (int tries = 0;; ++tries) {
-    int done = 0;
-    {
-      const MpiGate gate = mpi_gate();
-      BORA_MPI(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
-                           MPI_STATUSES_IGNORE));
-    }
-    if (done) return;
-    heartbeat_->beat();
-    if (tries < 16) {  // peers are mostly near: look again before sleeping
-      std::this_thread::yield();
-      continue;
-    }
-    const double waited = std::chrono::duration<double>(Clock::now() - start).count();
-    if (give_up_) BORA_FAIL(op.describe(), ": given up on rank ", rank_, " after another error");
-    if (arriving && waited > next_look) {
-      const MpiGate gate = mpi_gate();
-      next_look = waited + look_every;
-      read_notes(op);
-      if (!asked && waited > limit / 2) {
-        asked = true;
-        for (int r = 0; r < size_; ++r)
-          if (r != rank_) send_note(r, {op.sequence, 1, 0});
-      }
-    }
-    if (waited > limit) time_is_over(op, arriving, waited);
-    std::this_thread::sleep_for(nap(waited));
-  }
-}
-
-void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s) {
-  std::string missing;
-  for (int r = 0; r < size_; ++r)
-    if (r != rank_ && waits_in_[static_cast<size_t>(r)] != op.sequence)
-      missing += detail::join(missing.empty() ? "" : ", ", r);
-  std::string message =
-      detail::join(op.describe(), ": time is over on rank ", rank_, " of ", size_, ", host ", host_,
-                   ", after ", std::max(waited_s, 0.0), " s (limit ", timeout_s_.load(), " s); ");
-  if (!arriving) {
-    message += "all ranks had arrived, but the data did not: a rank or the network has failed";
-  } else if (missing.empty()) {
-    message += "all other ranks say that they wait in it too: the network has failed";
-  } else {
-    message += "not heard of in this operation: rank(s) " + missing;
-  }
-  BORA_FAIL(message);
-}
-
-void MpiEngine::send_note(int to, const Note& note) {
-  auto& [kept, request] = sent_notes_.emplace_back(note, MPI_REQUEST_NULL);
-  BORA_MPI(MPI_Isend(&kept, sizeof(Note), MPI_BYTE, to, kNoteTag, comm_, &request));
-}
-
-void MpiEngine::read_notes(const Operation& op) {
-  while (!sent_notes_.empty()) {
-    int done = 0;
-    BORA_MPI(MPI_Test(&sent_notes_.front().second, &done, MPI_STATUS_IGNORE));
-    if (!done) break;
-    sent_notes_.pop_front();
-  }
-  for (;;) {
-    int there = 0;
-    MPI_Status status;
-    BORA_MPI(MPI_Iprobe(MPI_ANY_SOURCE, kNoteTag, comm_, &there, &status));
-    if (!there) return;
-    Note note;
-    const int from = status.MPI_SOURCE;
-    BORA_MPI(MPI_Recv(&note, sizeof(Note), MPI_BYTE, from, kNoteTag, comm_, MPI_STATUS_IGNORE));
-    uint64_t& latest = waits_in_[static_cast<size_t>(from)];
-    latest = std::max(latest, note.sequence);
-    if (note.wants_answer && note.sequence == op.sequence) send_note(from, {op.sequence, 0, 0});
   }
 }
 

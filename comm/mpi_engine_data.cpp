@@ -2,10 +2,9 @@
 // How data moves, and where sums are formed.
 #include "comm/mpi_engine.hpp"
 
-#include "comm/local_reduce.hpp"
-
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace bora {
 namespace {
@@ -19,8 +18,7 @@ char* bytes_of(Tensor& x) { return static_cast<char*>(x.raw()); }
 void MpiEngine::move_data(Operation& op) {
   switch (op.kind) {
     case OperationKind::all_reduce:
-      if (op.in.bytes() <= options_.direct_bytes) return all_reduce_direct(op);
-      return reduce_in_segments(op);
+      return all_reduce(op);
     case OperationKind::reduce:
       return reduce_in_segments(op);
     case OperationKind::reduce_scatter:
@@ -36,28 +34,71 @@ void MpiEngine::move_data(Operation& op) {
   }
 }
 
+void MpiEngine::all_reduce(Operation& op) {
+  using enum AllReduceAlgorithm;
+  char* const data = bytes_of(op.in);
+  const auto everybody = [&] {
+    std::vector<int> ranks(static_cast<size_t>(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  };
+  const AllReduceAlgorithm way = choose(op);
+  switch (way) {
+    case reproducible:
+    case shared:
+      if (one_host_)
+        return all_in_one_arena() ? all_reduce_in_arena(op) : all_reduce_staged(op, false);
+      [[fallthrough]];
+    case exchange:
+      if (op.in.bytes() <= options_.direct_bytes) return all_reduce_direct(op);
+      return reduce_in_segments(op);
+    case ring:
+    case chunked_ring: {
+      const int64_t piece = way == ring ? options_.message_bytes : options_.ring_piece_bytes;
+      return this->ring(op, everybody(), data, op.count(), piece, size_);
+    }
+    case halving:
+      return all_reduce_halving(op);
+    case hierarchical:
+      return all_reduce_staged(op, /*between_hosts=*/true);
+    case library:
+      return all_reduce_library(op);
+    case automatic:
+      break;
+  }
+  BORA_FAIL(op.describe(), ": no way was chosen");
+}
+
+MPI_Request MpiEngine::post(const Piece& piece, int peer, bool receive) {
+  BORA_CHECK(piece.bytes <= options_.message_bytes, "a message of ", piece.bytes,
+             " bytes; at most ", options_.message_bytes, " go at once");
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int n = static_cast<int>(piece.bytes);
+  BORA_MPI(receive ? MPI_Irecv(piece.data, n, MPI_BYTE, peer, kDataTag, comm_, &request)
+                   : MPI_Isend(piece.data, n, MPI_BYTE, peer, kDataTag, comm_, &request));
+  if (!receive) bytes_sent_ += piece.bytes;
+  return request;
+}
+
 void MpiEngine::exchange(const Operation& op, const std::vector<Piece>& out,
                          const std::vector<Piece>& in) {
   requests_.clear();
   MpiGate gate = mpi_gate();
-  const auto post = [&](const Piece& piece, int peer, bool receive) {
+  const auto post_all = [&](const Piece& piece, int peer, bool receive) {
     // Pieces of one pair arrive in the order they were sent, so one tag is enough.
-    for (int64_t begin = 0; begin < piece.bytes; begin += options_.message_bytes) {
-      char* data = static_cast<char*>(piece.data) + begin;
-      const int n = static_cast<int>(std::min(options_.message_bytes, piece.bytes - begin));
-      MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);
-      BORA_MPI(receive ? MPI_Irecv(data, n, MPI_BYTE, peer, kDataTag, comm_, &request)
-                       : MPI_Isend(data, n, MPI_BYTE, peer, kDataTag, comm_, &request));
-    }
+    for (int64_t begin = 0; begin < piece.bytes; begin += options_.message_bytes)
+      requests_.push_back(post({static_cast<char*>(piece.data) + begin,
+                                std::min(options_.message_bytes, piece.bytes - begin)},
+                               peer, receive));
   };
   // Each rank begins with another neighbour, so that not all send to rank 0 first.
   for (int k = 1; k < size_; ++k) {
     const int from = (rank_ - k + size_) % size_;
-    post(in[static_cast<size_t>(from)], from, true);
+    post_all(in[static_cast<size_t>(from)], from, true);
   }
   for (int k = 1; k < size_; ++k) {
     const int to = (rank_ + k) % size_;
-    post(out[static_cast<size_t>(to)], to, false);
+    post_all(out[static_cast<size_t>(to)], to, false);
   }
   gate.unlock();
   wait_requests(op, /*arriving=*/false);
@@ -75,7 +116,7 @@ void MpiEngine::all_reduce_direct(Operation& op) {
   wait_requests(op, false);
   std::vector<const void*> rows;
   for (int r = 0; r < size_; ++r) rows.push_back(all + r * bytes);
-  reduce_rows(op.in.dtype(), op.reduce_op, rows, op.in.raw(), op.count());
+  reduce_rows(op.in.dtype(), op.reduce_op, order_, rows, {op.in.raw()}, op.count());
 }
 
 // all_reduce and reduce: each rank gets its slice of everybody's data, reduces it in rank order and
@@ -105,7 +146,7 @@ void MpiEngine::reduce_in_segments(Operation& op) {
     // reduce leaves the data of other ranks alone: the result then lies in the staging buffer.
     const bool in_place = everywhere || rank_ == op.root;
     void* result = in_place ? mine.data : in[static_cast<size_t>(rank_)].data;
-    reduce_rows(op.in.dtype(), op.reduce_op, rows, result, mine.bytes / item);
+    reduce_rows(op.in.dtype(), op.reduce_op, order_, rows, {result}, mine.bytes / item);
     for (int r = 0; r < size_; ++r) {
       const bool to_r = everywhere || r == op.root;
       out[static_cast<size_t>(r)] = to_r ? Piece{result, mine.bytes} : Piece{};
@@ -130,7 +171,8 @@ void MpiEngine::reduce_scatter(Operation& op) {
       rows.push_back(r == rank_ ? out.back().data : in.back().data);
     }
     exchange(op, out, in);
-    reduce_rows(op.in.dtype(), op.reduce_op, rows, bytes_of(op.out) + begin * item, bytes / item);
+    reduce_rows(op.in.dtype(), op.reduce_op, order_, rows, {bytes_of(op.out) + begin * item},
+                bytes / item);
   }
 }
 

@@ -42,6 +42,7 @@ struct Operation final : Work::State {
   std::string label;
   uint64_t sequence = 0;  ///< number of the operation on its communicator, from 1
   std::shared_ptr<Heartbeat> heartbeat;
+  bool eager = false;  ///< somebody waits for it and has nothing else to do: poll without naps
 
   /// "all_reduce 'grad 3' #17 (sum, f32, 1000 elements)"
   std::string describe() const;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/operation_queue.hpp"
 
+#include "core/error.hpp"
+
 namespace bora {
 
 OperationQueue::OperationQueue(std::function<void(Operation&)> work, bool threaded,
@@ -31,6 +33,15 @@ void OperationQueue::submit(std::shared_ptr<Operation> operation) {
     waiting_.push_back(std::move(operation));
   }
   changed_.notify_all();
+}
+
+void OperationQueue::work_here(Operation& operation) {
+  BORA_CHECK(n_pending_ == 0, operation.describe(), ": ", n_pending_.load(),
+             " operations are pending, it must not overtake them");
+  operation.heartbeat = heartbeat_;
+  ++n_pending_;
+  heartbeat_->beat();
+  work_on(operation);
 }
 
 void OperationQueue::run() {

@@ -30,6 +30,9 @@ class OperationQueue {
   ~OperationQueue();
 
   void submit(std::shared_ptr<Operation> operation);
+  /// Works on the operation in the calling thread; only when nothing is pending, and by the thread
+  /// that submits.  Saves the way to the other thread and back, 20 us and more.
+  void work_here(Operation& operation);
   /// Operations submitted and not done.
   int64_t n_pending() const { return n_pending_; }
   /// Whether an error has made the communicator unusable.

@@ -2,6 +2,7 @@
 // Collective: what ranks do together, without saying by which library.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,9 +13,10 @@
 
 namespace bora {
 
-/// mean = sum / size.  min and max propagate NaN.  For floating types sums are formed in acc_t in
-/// rank order, so every rank gets the same bits, run after run.
-enum class ReduceOp { sum, mean, min, max };
+/// mean = sum / size.  min and max propagate NaN.  Every rank gets the same bits, run after run.
+/// Sums are formed in acc_t in rank order, unless the communicator was told to all-reduce in a way
+/// that has another fixed order (comm/algorithm.hpp).
+enum class ReduceOp : uint8_t { sum, mean, min, max };
 std::string_view name_of(ReduceOp op);
 
 /// Work that was started.  A default Work is done.  wait() is bounded: after the collective's time
@@ -69,7 +71,8 @@ class Collective {
   /// Ranks of equal color form a group, ordered by (key, rank).
   virtual std::unique_ptr<Collective> split(int color, int key) = 0;
 
-  void all_reduce(Tensor& x, ReduceOp op, std::string_view label) {
+  /// The same, done on return: where ranks share memory this is faster than to wait for the other.
+  virtual void all_reduce(Tensor& x, ReduceOp op, std::string_view label) {
     all_reduce_async(x, op, label).wait();
   }
   double all_reduce(double value, ReduceOp op, std::string_view label);

@@ -17,13 +17,14 @@ inline const std::vector<ReduceOp> kOps = {ReduceOp::sum, ReduceOp::mean, Reduce
                                            ReduceOp::max};
 
 /// Small pieces, so that short tensors go every way: in the record, direct, in many segments and
-/// many messages.
+/// many messages; all of it by MPI.
 inline CommunicatorOptions small_pieces() {
   CommunicatorOptions o;
   o.timeout_s = 30;
   o.message_bytes = 100;
   o.segment_bytes = 1000;
   o.direct_bytes = 200;
+  o.stage_bytes = 0;  // short data would all go through shared memory
   return o;
 }
 

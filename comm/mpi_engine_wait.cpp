@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for other ranks, with a limit and without eating the cores of those that compute.
+#include "comm/mpi_engine.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace bora {
+namespace {
+
+constexpr int kNoteTag = 2;
+
+// Looks before the first nap.  Peers are mostly near, and a look costs less than a nap.
+constexpr int kLooks = 16;
+// An operation that the caller waits for: looks in a row (10 us), then the core is offered to
+// others between looks, until the peer is late.
+constexpr int kEagerLooks = 200;
+constexpr double kLate_s = 2e-3;
+// The clock is read once in so many looks.
+constexpr int kLooksPerClock = 32;
+// And MPI is called once in so many looks at shared memory.
+constexpr int kProgressLooks = 256;
+
+// Measured on shared cores: a thread that tests and sleeps 50 us costs the computing threads
+// least; one that sits in MPI_Wait takes a core.  A late peer deserves longer naps.
+std::chrono::microseconds nap(double waited_s) {
+  return std::chrono::microseconds(waited_s < 0.05 ? 50 : waited_s < 1.0 ? 200 : 1000);
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+struct MpiEngine::Patience {
+  MpiEngine& engine;
+  const Operation& op;
+  const bool arriving;
+  const double limit = engine.timeout_s_;
+  const Clock::time_point start = Clock::now();
+  // Between two looks at the notes: rarely, and never so late that an answer would miss the limit.
+  const double look_every = std::min(0.1, limit / 20);
+  double next_look = look_every;
+  bool asked = false, late = false;
+  int looks = 0;
+
+  /// After a look in vain.  `culprit()` says whom the data phase waits for.
+  template <class Culprit>
+  void pause(Culprit&& culprit) {
+    ++looks;
+    if (op.eager && engine.enough_cores_ && looks < kEagerLooks) return relax();
+    const bool yields = !late && (op.eager || looks < kLooks);
+    if (yields && looks % kLooksPerClock != 0) return std::this_thread::yield();
+    engine.heartbeat_->beat();
+    const double waited = std::chrono::duration<double>(Clock::now() - start).count();
+    if (engine.give_up_)
+      BORA_FAIL(op.describe(), ": given up on rank ", engine.rank_, " after another error");
+    if (arriving && waited > next_look) notes(waited);
+    if (waited > limit) engine.time_is_over(op, arriving, waited, culprit());
+    late = waited > kLate_s;
+    if (yields && !late) return std::this_thread::yield();
+    std::this_thread::sleep_for(nap(waited));
+  }
+
+ private:
+  void notes(double waited) {
+    const MpiGate gate = mpi_gate();
+    next_look = waited + look_every;
+    engine.read_notes(op);
+    if (engine.one_host_ || asked || waited <= limit / 2) return;
+    asked = true;
+    for (int r = 0; r < engine.size_; ++r)
+      if (r != engine.rank_) engine.send_note(r, {op.sequence, 1, 0});
+  }
+};
+
+void MpiEngine::wait_requests(const Operation& op, bool arriving) {
+  wait_for(op, requests_.data(), requests_.size(), arriving);
+}
+
+void MpiEngine::wait_for(const Operation& op, MPI_Request* requests, size_t n, bool arriving) {
+  Patience patience{*this, op, arriving};
+  for (;;) {
+    int done = 0;
+    {
+      const MpiGate gate = mpi_gate();
+      BORA_MPI(MPI_Testall(static_cast<int>(n), requests, &done, MPI_STATUSES_IGNORE));
+    }
+    if (done) {
+      heartbeat_->beat();
+      return;
+    }
+    patience.pause([] { return std::string("a rank or the network has failed"); });
+  }
+}
+
+void MpiEngine::wait_window(const Operation& op, SharedWindow::Mark mark, uint64_t value,
+                            bool arriving, bool leader_only) {
+  const auto reached = [&](int i) { return window_->mark(i, mark) >= value; };
+  const int n = leader_only ? 1 : window_->size();
+  int behind = 0;  // all before it have reached the mark
+  const auto all = [&] {
+    while (behind < n && reached(behind)) ++behind;
+    return behind == n;
+  };
+  if (all()) return;
+  Patience patience{*this, op, arriving};
+  while (!all()) {
+    patience.pause([&] {
+      std::string ranks;
+      for (int i = 0; i < n; ++i)
+        if (!reached(i))
+          ranks +=
+              detail::join(ranks.empty() ? "" : ", ", hosts_->members()[static_cast<size_t>(i)]);
+      return "waiting for rank(s) " + ranks + " of this host";
+    });
+    // Messages of other ranks that this one has a part in go on only while MPI is called.
+    if (patience.looks % kProgressLooks == 0) progress();
+  }
+}
+
+void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s,
+                             const std::string& culprit) {
+  std::string missing;
+  for (int r = 0; r < size_; ++r) {
+    const bool here = one_host_ ? window_->mark(r, SharedWindow::arrived) >= op.sequence
+                                : waits_in_[static_cast<size_t>(r)] == op.sequence;
+    if (r != rank_ && !here) missing += detail::join(missing.empty() ? "" : ", ", r);
+  }
+  std::string message =
+      detail::join(op.describe(), ": time is over on rank ", rank_, " of ", size_, ", host ", host_,
+                   ", after ", std::max(waited_s, 0.0), " s (limit ", timeout_s_.load(), " s); ");
+  if (!arriving) {
+    message += "all ranks had arrived, but the data did not: " + culprit;
+  } else if (missing.empty()) {
+    message += "all other ranks say that they wait in it too: the network has failed";
+  } else {
+    message += "not heard of in this operation: rank(s) " + missing;
+  }
+  BORA_FAIL(message);
+}
+
+void MpiEngine::progress() {
+  int there = 0;
+  const MpiGate gate = mpi_gate();
+  BORA_MPI(MPI_Iprobe(MPI_ANY_SOURCE, kNoteTag, comm_, &there, MPI_STATUS_IGNORE));
+}
+
+void MpiEngine::send_note(int to, const Note& note) {
+  auto& [kept, request] = sent_notes_.emplace_back(note, MPI_REQUEST_NULL);
+  BORA_MPI(MPI_Isend(&kept, sizeof(Note), MPI_BYTE, to, kNoteTag, comm_, &request));
+}
+
+void MpiEngine::read_notes(const Operation& op) {
+  while (!sent_notes_.empty()) {
+    int done = 0;
+    BORA_MPI(MPI_Test(&sent_notes_.front().second, &done, MPI_STATUS_IGNORE));
+    if (!done) break;
+    sent_notes_.pop_front();
+  }
+  for (;;) {
+    int there = 0;
+    MPI_Status status;
+    BORA_MPI(MPI_Iprobe(MPI_ANY_SOURCE, kNoteTag, comm_, &there, &status));
+    if (!there) return;
+    Note note;
+    const int from = status.MPI_SOURCE;
+    BORA_MPI(MPI_Recv(&note, sizeof(Note), MPI_BYTE, from, kNoteTag, comm_, MPI_STATUS_IGNORE));
+    uint64_t& latest = waits_in_[static_cast<size_t>(from)];
+    latest = std::max(latest, note.sequence);
+    if (note.wants_answer && note.sequence == op.sequence) send_note(from, {op.sequence, 0, 0});
+  }
+}
+
+}  // namespace bora
