@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DROOT=<repository> -P cmake/check_features.cmake
-# Every test that docs/features.md names must exist: `Suite.Name` as a TEST in tests/, `e2e.name` as a script.
+# Every test that docs/features.md names must exist: `Suite.Name` as a TEST in tests/, `e2e.name` and `slurm.name` as scripts.
 cmake_minimum_required(VERSION 3.25)
 file(GLOB_RECURSE sources "${ROOT}/tests/*.cpp" "${ROOT}/tests/CMakeLists.txt" "${ROOT}/tests/*/CMakeLists.txt")
 set(all "")
@@ -17,8 +17,8 @@ foreach(name IN LISTS names)
   string(REGEX REPLACE "`([A-Za-z0-9_]+)\\.([A-Za-z0-9_]+)`" "\\1;\\2" pair "${name}")
   list(GET pair 0 suite)
   list(GET pair 1 test)
-  if(suite STREQUAL "e2e")
-    if(NOT EXISTS "${ROOT}/tests/e2e/${test}.sh")
+  if(suite STREQUAL "e2e" OR suite STREQUAL "slurm")
+    if(NOT EXISTS "${ROOT}/tests/${suite}/${test}.sh")
       list(APPEND missing "${name}")
     endif()
   elseif(suite STREQUAL "comm" AND EXISTS "${ROOT}/tests/comm/${test}_test.sh")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The one list of Debian packages that Bora needs, and their installation.
-#   scripts/bootstrap.sh [--no-install] [--dev]     run it
+#   scripts/bootstrap.sh [--no-install] [--dev] [--slurm]     run it
 #   source scripts/bootstrap.sh                     or take its functions: bora_bootstrap, bora_jobs
 # Nothing is installed when nothing is missing. Exit code 2: something is missing and was not installed.
 
@@ -20,6 +20,8 @@ BORA_PACKAGES=(
 )
 # For those who change the code: format, shell and file-format checks.
 BORA_DEV_PACKAGES=(clang-format-14 shellcheck netcdf-bin)
+# For the test of the batch template, which starts a Slurm of its own (skipped where these are missing).
+BORA_SLURM_PACKAGES=(slurm-wlm munge)
 
 # bora_missing <package>...: the packages that are not installed, one a line.
 bora_missing() {
@@ -31,15 +33,16 @@ bora_missing() {
   done
 }
 
-# bora_bootstrap [--no-install] [--dev]
+# bora_bootstrap [--no-install] [--dev] [--slurm]
 bora_bootstrap() {
   local install=1 wanted=("${BORA_PACKAGES[@]}") missing=() argument
   for argument in "$@"; do
     case $argument in
       --no-install) install=0 ;;
       --dev) wanted+=("${BORA_DEV_PACKAGES[@]}") ;;
+      --slurm) wanted+=("${BORA_SLURM_PACKAGES[@]}") ;;
       *)
-        echo "bootstrap: unknown argument '$argument'; it takes --no-install and --dev" >&2
+        echo "bootstrap: unknown argument '$argument'; it takes --no-install, --dev and --slurm" >&2
         return 2
         ;;
     esac

@@ -2,8 +2,10 @@
 // unet3d: train, evaluate, predict, info.
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "apps/common/stop.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "comm/mpi.hpp"
 #include "core/error.hpp"
@@ -25,6 +27,8 @@ constexpr const char* kUsage =
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Before anything that takes time: a job's signal may come while it starts.
+  if (argc > 1 && std::string_view(argv[1]) == "train") bora::apps::catch_stop_signals();
   return bora::run_ranks(argc, argv, [&](bora::MpiSession& session) {
     using namespace bora::unet3d;
     std::vector<std::string> args(argv + 1, argv + argc);

@@ -22,7 +22,6 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
   apps::set_compute_threads(session.local_size());
   const std::unique_ptr<Collective> ranks = make_communicator(session);
   if (session.rank() == 0) log_info(build_info_text());
-  apps::catch_stop_signals();
   Trainer trainer(config, *ranks);
   return trainer.run() ? 0 : config.train.stop_code;
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the end-to-end tests share. Sourced; wants $1 = the folder of the programs.
 set -euo pipefail
-bin=$1
+bin=$(cd "$1" && pwd)
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
