@@ -10,7 +10,8 @@ file(MAKE_DIRECTORY "${BORA_GENERATED_DIR}")
 # functions below; call it yourself only on a target made with plain add_library or add_executable.
 function(bora_target_defaults target)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  set(host ${bora_arch_flags} ${bora_sanitize_flags} ${bora_coverage_flags})
+  # Nobody reads errno after a sqrt; for its sake loops with one would stay scalar.
+  set(host ${bora_arch_flags} -fno-math-errno ${bora_sanitize_flags} ${bora_coverage_flags})
   set(warn ${bora_warning_flags})
   if(BORA_WERROR)
     list(APPEND warn -Werror)

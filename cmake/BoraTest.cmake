@@ -12,7 +12,7 @@ endif()
 set(BORA_MPI_TEST_ENV
     "OMP_NUM_THREADS=1" "OMP_WAIT_POLICY=passive"
     "OMPI_MCA_rmaps_base_oversubscribe=1" "OMPI_MCA_hwloc_base_binding_policy=none"
-    "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_btl=self,vader")
+    "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_btl=self,vader" "OMPI_MCA_pml=ob1")
 execute_process(COMMAND id -u OUTPUT_VARIABLE bora_uid OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(bora_uid STREQUAL "0")
   # Open MPI refuses to start as root, as in containers, unless told twice.

@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#if defined(__GNUC__) && !defined(__CUDACC__)
-#pragma GCC optimize("no-math-errno")  // else sqrt in a loop stays scalar, for errno's sake
-#endif
-
 #include "kernels/optim.hpp"
 
 #include <algorithm>
