@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/conv3d.hpp"
 
+#include <algorithm>
 #include <atomic>
 
 #include "kernels/conv3d_reference.hpp"
 #include "kernels/cpu/conv3d_plan.hpp"
 #include "kernels/cpu/conv3d_run.hpp"
 #include "kernels/cpu/onednn.hpp"
+#include "kernels/cpu/pointwise.hpp"
 #include "kernels/cpu/winograd.hpp"
 
 namespace bora::kernels::cpu {
@@ -78,11 +80,28 @@ bool native(DType type) {
 constexpr int kByRule = -1;
 std::atomic<int> g_engine{kByRule};
 
-constexpr char kWinogradName[] = "winograd avx512";
-bool by_winograd(ConvDirection direction, DType type, bool bias, const ConvProblem& p) {
-  if (conv3d_engine(p, type) != ConvEngine::winograd) return false;
-  log_own_kernel(direction, type, bias, p, kWinogradName);
-  return true;
+/// Lists the own kernel that computes `p`.
+ConvEngine chosen_engine(ConvDirection direction, DType type, bool bias, const ConvProblem& p) {
+  const ConvEngine engine = conv3d_engine(p, type);
+  if (engine == ConvEngine::winograd) log_own_kernel(direction, type, bias, p, "winograd avx512");
+  if (engine == ConvEngine::pointwise) log_own_kernel(direction, type, bias, p, "pointwise avx512");
+  return engine;
+}
+
+/// The forward pass of `p` by an own kernel; false if the engine is oneDNN.
+bool own_forward(const ConvProblem& p, WeightUse use, const Tensor& x, const Tensor& w,
+                 const Tensor& bias, Tensor& y) {
+  switch (chosen_engine(ConvDirection::forward, x.dtype(), bias.defined(), p)) {
+    case ConvEngine::winograd:
+      winograd_forward(p, use, x, w, bias, y);
+      return true;
+    case ConvEngine::pointwise:
+      pointwise_forward(p, use, x, w, bias, y);
+      return true;
+    case ConvEngine::onednn:
+      break;
+  }
+  return false;
 }
 
 Tensor widened(const Tensor& t) { return t.defined() ? t.to(DType::f32) : t; }
@@ -106,8 +125,7 @@ void conv3d_forward(const Conv3dAttributes& a, const Tensor& x, const Tensor& w,
   if (y.numel() == 0) return;
   if (x.numel() == 0) return fill_with_bias(y, bias);
   const ConvProblem p = problem_of(a, x.shape(), w.shape(), y.shape());
-  if (by_winograd(ConvDirection::forward, x.dtype(), bias.defined(), p))
-    return winograd_forward(p, WeightUse::forward, x, w, bias, y);
+  if (own_forward(p, WeightUse::forward, x, w, bias, y)) return;
   if (native(x.dtype()) && run_forward(p, WeightUse::forward, extents_of(p), x, w, bias, y)) return;
   if (x.dtype() == DType::f32) return reference::conv3d_forward(a, x, w, bias, y);
   Tensor wide = Tensor::empty(y.shape(), DType::f32);
@@ -120,8 +138,8 @@ void conv3d_backward_data(const Conv3dAttributes& a, const Tensor& dy, const Ten
   if (dx.numel() == 0) return;
   if (dy.numel() == 0) return fill_with_bias(dx, bias);
   if (ConvProblem forward; as_forward(problem_of(a, dx.shape(), w.shape(), dy.shape()), forward) &&
-                           by_winograd(ConvDirection::forward, dy.dtype(), bias.defined(), forward))
-    return winograd_forward(forward, WeightUse::flipped, dy, w, bias, dx);
+                           own_forward(forward, WeightUse::flipped, dy, w, bias, dx))
+    return;
   if (native(dy.dtype()) && native_backward_data(a, dy, w, bias, dx)) return;
   if (dy.dtype() == DType::f32) return reference::conv3d_backward_data(a, dy, w, bias, dx);
   Tensor wide = Tensor::empty(dx.shape(), DType::f32);
@@ -142,17 +160,34 @@ void conv3d_backward_weights(const Conv3dAttributes& a, const Tensor& x, const T
     return dw.copy_from(wide);
   }
   const ConvProblem p = problem_of(a, x.shape(), dw.shape(), dy.shape());
-  if (by_winograd(ConvDirection::backward_weights, x.dtype(), false, p))
-    return winograd_backward_weights(p, x, dy, mode, dw);
+  switch (chosen_engine(ConvDirection::backward_weights, x.dtype(), false, p)) {
+    case ConvEngine::winograd:
+      return winograd_backward_weights(p, x, dy, mode, dw);
+    case ConvEngine::pointwise:
+      return pointwise_backward_weights(p, x, dy, mode, dw);
+    case ConvEngine::onednn:
+      break;
+  }
   if (native(x.dtype()) && run_backward_weights(p, x, dy, mode, dw)) return;
   if (x.dtype() == DType::f32) return reference::conv3d_backward_weights(a, x, dy, mode, dw);
   conv3d_backward_weights(a, widened(x), widened(dy), mode, dw);
 }
 
 ConvEngine conv3d_engine(const ConvProblem& p, DType type) {
-  if (!winograd_supported() || !winograd_fits(p, type) || type == DType::f64)
-    return ConvEngine::onednn;
-  if (const int engine = g_engine; engine != kByRule) return static_cast<ConvEngine>(engine);
+  if (type == DType::f64) return ConvEngine::onednn;
+  const int forced = g_engine;
+  if (pointwise_fits(p)) {
+    // Bound by memory: oneDNN wins in f32 unless one side has few channels, and loses to kernels
+    // that convert as they go where it must be given f32 copies of 16-bit tensors.
+    constexpr int64_t kThin = 4;
+    const bool rule = std::min(p.c_in, p.c_out) <= kThin || !native(type);
+    const bool use = forced == kByRule ? rule : forced == static_cast<int>(ConvEngine::pointwise);
+    return use ? ConvEngine::pointwise : ConvEngine::onednn;
+  }
+  if (!winograd_fits(p, type)) return ConvEngine::onednn;
+  if (forced != kByRule)
+    return forced == static_cast<int>(ConvEngine::winograd) ? ConvEngine::winograd
+                                                            : ConvEngine::onednn;
   // Transforming the weights costs as much as some 15 tiles save; with few channels the transforms
   // of x and y cost more than the multiplications saved.
   constexpr int64_t kTiles = 32, kChannels = 8;

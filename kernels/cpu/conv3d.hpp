@@ -29,11 +29,11 @@ enum class Bf16Path { automatic, native, through_f32 };
 void set_bf16_path(Bf16Path path);
 
 /// Which kernels compute a convolution (or its data gradient, as the convolution that it is).
-enum class ConvEngine { onednn, winograd };
+enum class ConvEngine { onednn, winograd, pointwise };
 /// The rule of choice: by shape and type alone, so that a run repeats itself.
 ConvEngine conv3d_engine(const ConvProblem& p, DType type);
-/// For tests and measurements: overrides the rule.  winograd holds where winograd_fits(); nullopt:
-/// the rule again.
+/// For tests and measurements: overrides the rule.  winograd and pointwise hold where they fit,
+/// else onednn; nullopt: the rule again.
 void set_conv_engine(std::optional<ConvEngine> engine);
 
 }  // namespace bora::kernels::cpu

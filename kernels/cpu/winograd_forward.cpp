@@ -3,70 +3,11 @@
 // transformed input with the transformed weights, then the output transform along H and W; the
 // transform along D joins the four slabs.  All that a slab touches fits into the caches.
 #include "kernels/cpu/winograd_input.hpp"
+#include "kernels/cpu/winograd_multiply.hpp"
 #include "kernels/cpu/winograd_prefetch.hpp"
 
 namespace bora::kernels::cpu::winograd {
 namespace {
-
-/// m[tile][NV * 16] = sum over channels of v[tile][channel] u[channel][NV * 16] for R tiles, in
-/// registers; channels in their order, so that bits do not depend on R or NV.
-template <int R, int NV>
-void multiply(const float* v, int64_t v_block, const float* u, int64_t channels, float* m,
-              int64_t m_block) {
-  __m512 sum[R][NV];
-  BORA_UNROLL
-  for (int r = 0; r < R; ++r) BORA_UNROLL
-  for (int j = 0; j < NV; ++j) sum[r][j] = _mm512_setzero_ps();
-  for (; channels > 0; channels -= kLanes, v += v_block) {
-    const int64_t n = channels < kLanes ? channels : kLanes;
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < n; ++i, u += NV * kLanes) {
-      __m512 w[NV];
-      BORA_UNROLL
-      for (int j = 0; j < NV; ++j) w[j] = _mm512_load_ps(u + j * kLanes);
-      BORA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        const __m512 a = _mm512_set1_ps(v[r * kLanes + i]);
-        BORA_UNROLL
-        for (int j = 0; j < NV; ++j) sum[r][j] = _mm512_fmadd_ps(a, w[j], sum[r][j]);
-      }
-    }
-  }
-  BORA_UNROLL
-  for (int j = 0; j < NV; ++j) BORA_UNROLL
-  for (int r = 0; r < R; ++r) _mm512_store_ps(m + j * m_block + r * kLanes, sum[r][j]);
-}
-
-using Multiply = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t);
-constexpr int kRows1 = 16, kRows2 = 14;  // with one and two vectors of output channels
-
-template <int NV, int R>
-struct MultiplyTable {
-  static void fill(Multiply* table) {
-    table[R] = multiply<R, NV>;
-    if constexpr (R > 1) MultiplyTable<NV, R - 1>::fill(table);
-  }
-};
-struct Multiplies {
-  Multiply one[kRows1 + 1] = {}, two[kRows2 + 1] = {};
-  Multiplies() {
-    MultiplyTable<1, kRows1>::fill(one);
-    MultiplyTable<2, kRows2>::fill(two);
-  }
-};
-
-/// All tiles of one point and one panel, cut into equal groups.
-void multiply_panel(const float* v, const float* u, int64_t channels, int64_t tiles,
-                    int64_t vectors, float* m) {
-  static const Multiplies table;
-  const int64_t most = vectors == 2 ? kRows2 : kRows1;
-  const Multiply* rows = vectors == 2 ? table.two : table.one;
-  const int64_t groups = (tiles + most - 1) / most, block = tiles * kLanes;
-  for (int64_t g = 0; g < groups; ++g) {
-    const int64_t begin = tiles * g / groups, end = tiles * (g + 1) / groups;
-    rows[end - begin](v + begin * kLanes, block, u, channels, m + begin * kLanes, block);
-  }
-}
 
 /// A^T along W and H: the points of a slab to TH x TW sums of one tile.
 template <int TH, int TW>

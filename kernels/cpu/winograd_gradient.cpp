@@ -3,6 +3,7 @@
 // with V = B^T x B and Z = A dy A^T of every tile, dU[point] += V[point]^T Z[point] over the tiles,
 // then dw = G^T dU G.
 #include "kernels/cpu/winograd_input.hpp"
+#include "kernels/cpu/winograd_multiply.hpp"
 #include "kernels/cpu/winograd_prefetch.hpp"
 
 namespace bora::kernels::cpu::winograd {
@@ -54,58 +55,6 @@ void gradient_slab(const Shape& s, const void* dy, int64_t c0, int64_t n_c, int 
       }
     }
     t += at.count;
-  }
-}
-
-/// du[R][NV blocks apart][16] += sum over tiles of v[tile][R] z[tile][NV * 16], in registers;
-/// first: du is overwritten.
-template <int R, int NV>
-void accumulate(const float* v, const float* z, int64_t z_block, int64_t tiles, bool first,
-                float* du) {
-  constexpr int64_t kBlock = kLanes * kLanes;
-  __m512 sum[R][NV];
-  BORA_UNROLL
-  for (int r = 0; r < R; ++r) BORA_UNROLL
-  for (int j = 0; j < NV; ++j)
-    sum[r][j] = first ? _mm512_setzero_ps() : _mm512_load_ps(du + j * kBlock + r * kLanes);
-#pragma GCC unroll 2
-  for (int64_t t = 0; t < tiles; ++t) {
-    __m512 b[NV];
-    BORA_UNROLL
-    for (int j = 0; j < NV; ++j) b[j] = _mm512_load_ps(z + j * z_block + t * kLanes);
-    BORA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const __m512 a = _mm512_set1_ps(v[t * kLanes + r]);
-      BORA_UNROLL
-      for (int j = 0; j < NV; ++j) sum[r][j] = _mm512_fmadd_ps(a, b[j], sum[r][j]);
-    }
-  }
-  BORA_UNROLL
-  for (int r = 0; r < R; ++r) BORA_UNROLL
-  for (int j = 0; j < NV; ++j) _mm512_store_ps(du + j * kBlock + r * kLanes, sum[r][j]);
-}
-
-/// One point: all pairs of channels.
-void accumulate_point(const float* v, const float* z, const Channels& c, int64_t tiles, bool first,
-                      float* du) {
-  const int64_t out_blocks = blocks_of(c.n_out), block = tiles * kLanes;
-  for (int64_t i = 0; i < c.n_in; i += kLanes) {
-    const int64_t rows = c.n_in - i < kLanes ? c.n_in - i : kLanes;
-    const float* vi = v + i / kLanes * block;
-    float* di = du + i * out_blocks * kLanes;
-    int64_t o = 0;
-    for (; o + 2 <= out_blocks; o += 2)
-      for (int64_t r = 0; r < rows; r += 8)
-        accumulate<8, 2>(vi + r, z + o * block, block, tiles, first,
-                         di + o * kLanes * kLanes + r * kLanes);
-    if (o < out_blocks) {
-      float* to = di + o * kLanes * kLanes;
-      if (rows > 8) {
-        accumulate<16, 1>(vi, z + o * block, block, tiles, first, to);
-      } else {
-        accumulate<8, 1>(vi, z + o * block, block, tiles, first, to);
-      }
-    }
   }
 }
 

@@ -92,12 +92,14 @@ TEST(Conv3dBf16, NativeKernelsMatchReferenceToo) {
   if ((static_cast<int>(dnnl::get_effective_cpu_isa()) & kAvx512) != kAvx512)
     GTEST_SKIP() << "this processor has no AVX-512";
   kernels::cpu::set_bf16_path(kernels::cpu::Bf16Path::native);
+  kernels::cpu::set_conv_engine(kernels::cpu::ConvEngine::onednn);
   for (uint64_t seed = 1000; seed < 1100; ++seed)
     if (const std::optional<ConvCase> c = random_case(seed)) {
       EXPECT_EQ("", check_conv(*c, DType::bf16, seed)) << "seed " << seed << ": " << *c;
     }
   const ConvCase pieces{1, {19, 16, 17}, {3, 3, 3}, 16, 16, {.padding = Dims3::all(1)}, true};
   EXPECT_EQ("", check_conv(pieces, DType::bf16, 78));
+  kernels::cpu::set_conv_engine(std::nullopt);
   kernels::cpu::set_bf16_path(kernels::cpu::Bf16Path::automatic);
 }
 

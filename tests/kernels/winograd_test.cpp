@@ -298,6 +298,39 @@ TEST_F(Winograd, IsChosenByRuleAndListed) {
     EXPECT_EQ(ConvEngine::onednn, engine_of(other));
 }
 
+TEST_P(WinogradTypes, PointwiseMatchesReferenceAndRoundsOnce) {
+  const Engine engine(ConvEngine::pointwise);
+  uint64_t seed = 300;
+  for (int64_t c_in : {1, 3, 8, 16, 33, 64, 130})
+    for (int64_t c_out : {1, 8, 16, 24, 48, 65}) {
+      const ConvCase c{
+          1 + static_cast<int64_t>(seed % 2), {3, 7, 5}, {1, 1, 1}, c_in, c_out, {}, seed % 3 == 0};
+      EXPECT_EQ("", check_conv(c, GetParam(), seed)) << c;
+      ++seed;
+    }
+  const ConvCase c{1, {27, 20, 33}, {1, 1, 1}, 24, 40, {}, true};  // many chunks and pieces
+  EXPECT_EQ("", check_conv(c, GetParam(), 400)) << c;
+  const ConvData d(c, GetParam(), 401);
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  Results one = run(c, d, GetParam());
+  for (int n : {1, 3}) {
+    omp_set_num_threads(n);
+    Results r = run(c, d, GetParam());
+    EXPECT_EQ(bytes_of(one.y.view()), bytes_of(r.y.view())) << n;
+    EXPECT_EQ(bytes_of(one.dx.view()), bytes_of(r.dx.view())) << n;
+    EXPECT_EQ(bytes_of(one.dw.view()), bytes_of(r.dw.view())) << n;
+  }
+  omp_set_num_threads(before);
+  ConvData wide(c, DType::f32, 401);
+  wide.x = d.x.to(DType::f32), wide.w = d.w.to(DType::f32), wide.b = d.b.to(DType::f32),
+  wide.dy = d.dy.to(DType::f32);
+  Results w = run(c, wide, DType::f32);
+  EXPECT_EQ(bytes_of(w.y.view().to(GetParam())), bytes_of(one.y.view()));
+  EXPECT_EQ(bytes_of(w.dx.view().to(GetParam())), bytes_of(one.dx.view()));
+  EXPECT_EQ(bytes_of(w.dw.view()), bytes_of(one.dw.view()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, WinogradTypes, testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const testing::TestParamInfo<DType>& type) {
                            return std::string(name_of(type.param));
