@@ -29,4 +29,10 @@ void check_root(const Collective& comm, int root, const char* op, std::string_vi
              " is not a rank of 0..", comm.size() - 1);
 }
 
+void check_peer(const Collective& comm, int peer, const char* op, std::string_view label) {
+  BORA_CHECK(peer >= 0 && peer < comm.size() && peer != comm.rank(), op, " '", label, "': rank ",
+             peer, " is not another rank of this group of ", comm.size(), "; this is rank ",
+             comm.rank());
+}
+
 }  // namespace bora

@@ -12,5 +12,7 @@ void check_tensor(const Collective& comm, const Tensor& x, const char* op, std::
 void check_rows(const Collective& comm, const Tensor& one, const Tensor& many, const char* op,
                 std::string_view label);
 void check_root(const Collective& comm, int root, const char* op, std::string_view label);
+/// Another rank of the group.
+void check_peer(const Collective& comm, int peer, const char* op, std::string_view label);
 
 }  // namespace bora

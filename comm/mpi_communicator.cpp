@@ -30,6 +30,7 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string host,
       exceptions_(std::uncaught_exceptions()) {
   heartbeat_->limit_s = options_.timeout_s;
   engine_->open_window();
+  pairs_ = std::make_unique<PointToPoint>(engine_->comm(), host_, options_.message_bytes);
   MpiEngine* engine = engine_.get();
   queue_ = std::make_unique<OperationQueue>(
       [engine](Operation& op) {
@@ -50,6 +51,7 @@ MpiCommunicator::~MpiCommunicator() {
   if (std::uncaught_exceptions() > exceptions_ && queue_->n_pending() > 0) engine_->give_up();
   const bool broken_before = queue_->broken();
   queue_.reset();  // joins the thread
+  pairs_.reset();
   if (broken_before || mpi_broken()) keep_for_ever(std::shared_ptr<MpiEngine>(std::move(engine_)));
 }
 
@@ -133,6 +135,18 @@ void MpiCommunicator::reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
   operation->out = out;
   operation->reduce_op = op;
   run(std::move(operation));
+}
+
+Work MpiCommunicator::send_async(Tensor x, int to, std::string_view label) {
+  check_tensor(*this, x, "send", label);
+  check_peer(*this, to, "send", label);
+  return pairs_->send(std::move(x), to, label, engine_->timeout());
+}
+
+Work MpiCommunicator::receive_async(Tensor x, int from, std::string_view label) {
+  check_tensor(*this, x, "receive", label);
+  check_peer(*this, from, "receive", label);
+  return pairs_->receive(std::move(x), from, label, engine_->timeout());
 }
 
 void MpiCommunicator::barrier(std::string_view label) {

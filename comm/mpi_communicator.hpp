@@ -4,6 +4,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_engine.hpp"
+#include "comm/point_to_point.hpp"
 
 namespace bora {
 
@@ -19,6 +20,9 @@ class MpiCommunicator final : public Collective {
   int rank() const override { return engine_->rank(); }
   int size() const override { return engine_->size(); }
   DeviceType device_type() const override { return DeviceType::cpu; }
+  bool sums_in_tree_order() const override {
+    return size() == 1 || options_.all_reduce == AllReduceAlgorithm::reproducible;
+  }
   Work all_reduce_async(Tensor x, ReduceOp op, std::string_view label) override;
   using Collective::all_reduce;
   void all_reduce(Tensor& x, ReduceOp op, std::string_view label) override;
@@ -27,6 +31,8 @@ class MpiCommunicator final : public Collective {
   void gather(const Tensor& x, Tensor& out, int root, std::string_view label) override;
   void reduce(Tensor& x, int root, ReduceOp op, std::string_view label) override;
   void reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op, std::string_view label) override;
+  Work send_async(Tensor x, int to, std::string_view label) override;
+  Work receive_async(Tensor x, int from, std::string_view label) override;
   void barrier(std::string_view label) override;
   std::unique_ptr<Collective> split(int color, int key) override;
 
@@ -45,6 +51,7 @@ class MpiCommunicator final : public Collective {
   std::shared_ptr<Heartbeat> heartbeat_;
   std::unique_ptr<MpiEngine> engine_;
   std::unique_ptr<OperationQueue> queue_;
+  std::unique_ptr<PointToPoint> pairs_;
   uint64_t sequence_ = 0;
   int exceptions_ = 0;
 };

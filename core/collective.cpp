@@ -37,6 +37,22 @@ std::vector<double> Collective::all_reduce(std::vector<double> values, ReduceOp 
   return x.to_vector<double>();
 }
 
+Work Collective::send_async(Tensor, int to, std::string_view label) {
+  BORA_FAIL("send '", label, "' to rank ", to, ": this collective does not send between pairs");
+}
+
+Work Collective::receive_async(Tensor, int from, std::string_view label) {
+  BORA_FAIL("receive '", label, "' from rank ", from,
+            ": this collective does not send between pairs");
+}
+
+void Collective::swap(const Tensor& out, int to, Tensor& in, int from, std::string_view label) {
+  const Work arrives = receive_async(in, from, label);
+  const Work leaves = send_async(out, to, label);
+  arrives.wait();
+  leaves.wait();
+}
+
 std::vector<std::string> Collective::all_gather_text(const std::string& text,
                                                      std::string_view label) {
   const int64_t mine = static_cast<int64_t>(text.size());

@@ -50,6 +50,9 @@ class Collective {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual DeviceType device_type() const = 0;
+  /// Whether sums over ranks are formed in a binary tree, (0+1)+(2+3); else in rank order, or in
+  /// another fixed order.  True for one rank.
+  virtual bool sums_in_tree_order() const { return size() == 1; }
 
   /// In place over the whole tensor; the tensor must not be touched until the work is done.
   virtual Work all_reduce_async(Tensor x, ReduceOp op, std::string_view label) = 0;
@@ -65,6 +68,22 @@ class Collective {
   /// x (size, ...) is reduced, out (...) receives this rank's row.
   virtual void reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
                               std::string_view label) = 0;
+  /// One rank sends, one receives; only these two call.  Starts at once; messages of a pair arrive
+  /// in the order in which they were sent.  Both may send before they receive, or the other way
+  /// round, as long as they start both before they wait.  If type, count or label differ, the
+  /// receiver's wait() throws an Error that names both; the message is gone then, and x undefined.
+  /// x must not be touched, and the communicator not be destroyed, until the work is done. An
+  /// implementation may do without: then these throw.
+  virtual Work send_async(Tensor x, int to, std::string_view label);
+  virtual Work receive_async(Tensor x, int from, std::string_view label);
+  /// The same, done on return.  Two ranks that both send first may wait for each other until the
+  /// time limit: use swap().
+  void send(const Tensor& x, int to, std::string_view label) { send_async(x, to, label).wait(); }
+  void receive(Tensor& x, int from, std::string_view label) {
+    receive_async(x, from, label).wait();
+  }
+  /// Sends `out` to a rank while `in` is received from a rank, the same or another.
+  void swap(const Tensor& out, int to, Tensor& in, int from, std::string_view label);
   /// Returns when all ranks have called it; throws after the time limit, naming the ranks that are
   /// missing where that is known.
   virtual void barrier(std::string_view label) = 0;
