@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // 3-D convolution: forward, data gradient, weight gradient.  Checks and the choice of engine; the
-// work is done in kernels/cpu/ (oneDNN) or conv3d_reference.cpp.
+// work is done in kernels/cpu/ (own AVX-512 kernels by Winograd for 3x3x3, own 1x1x1 kernels,
+// oneDNN) or conv3d_reference.cpp.
 //
 // The transposed convolution is these three with other names: its forward is the data gradient, its
 // data gradient is the forward, its weight gradient has x and dy exchanged.
 //
-// Types: x, y, w, bias, dx, dy share one.  f32: oneDNN.  bf16: oneDNN where it has bf16 kernels
-// (AVX-512), else as f16.  f16: converted to f32 scratch, computed as f32, rounded once at the end.
-// f64: reference loops.  Sums are in f32 (f64 for f64).
+// Types: x, y, w, bias, dx, dy share one (dw may be f32).  f16 and bf16: own kernels convert on
+// load and on store; elsewhere bf16 goes to oneDNN where the processor has bf16 instructions, else
+// both go through f32 scratch.  Rounded once at the end.  f64: reference loops.  Sums are in f32
+// (f64 for f64).
 //
 // Determinism: the work is cut into pieces by the shape alone, each piece is computed by one
 // thread, and sums over pieces are formed in a fixed order.  So the bits do not depend on the run
-// or on the number of threads; they do depend on the instruction set (AVX2, AVX-512).
+// or on the number of threads; they do depend on the instruction set (AVX2, AVX-512), and on the
+// engine, which is chosen by the shape of one sample.
+//
+// Rounding: Winograd's sums are of transformed values, with errors a few times those of a direct
+// sum (bounds in tests/kernels/winograd_test.cpp).  A NaN or inf of the input makes every cell of
+// the tiles around it (up to 2x4x4) not finite, some of which a direct sum would keep; what a
+// direct sum makes not finite stays so.
 //
 // Sizes: a piece whose tensors are below 2^31 elements is the unit, so whole tensors may be larger;
 // a shape that cannot be cut so (one plane of more than 2^31 elements) is refused by name.
