@@ -28,9 +28,10 @@ struct CommunicatorOptions {
   int64_t direct_bytes = int64_t{16} << 10;
   /// Which way all-reductions go; the same on all ranks.
   AllReduceAlgorithm all_reduce = AllReduceAlgorithm::automatic;
-  /// Memory shared by the ranks of a host (in /dev/shm, two stages of this size for each rank).
-  /// 0: none, everything goes by MPI.
-  int64_t stage_bytes = int64_t{256} << 10;
+  /// Memory shared by the ranks of a host (in /dev/shm, three stages of this size for each rank).
+  /// 0: none, everything goes by MPI.  Measured: between two cores larger stages are faster up to
+  /// some MB, since lines that have left the writer's cache are read faster than those in it.
+  int64_t stage_bytes = int64_t{1} << 20;
   /// Largest piece of a chunked ring, bytes.
   int64_t ring_piece_bytes = int64_t{256} << 10;
   /// Takes so many consecutive ranks of a host for a host of their own; 0: hosts as they are.  For

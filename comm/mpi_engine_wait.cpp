@@ -14,7 +14,7 @@ constexpr int kNoteTag = 2;
 constexpr int kLooks = 16;
 // An operation that the caller waits for: looks in a row (10 us), then the core is offered to
 // others between looks, until the peer is late.
-constexpr int kEagerLooks = 200;
+constexpr int kEagerLooks = 2000;
 constexpr double kLate_s = 2e-3;
 // The clock is read once in so many looks.
 constexpr int kLooksPerClock = 32;
@@ -25,12 +25,6 @@ constexpr int kProgressLooks = 256;
 // least; one that sits in MPI_Wait takes a core.  A late peer deserves longer naps.
 std::chrono::microseconds nap(double waited_s) {
   return std::chrono::microseconds(waited_s < 0.05 ? 50 : waited_s < 1.0 ? 200 : 1000);
-}
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
 }
 
 }  // namespace
@@ -51,7 +45,7 @@ struct MpiEngine::Patience {
   template <class Culprit>
   void pause(Culprit&& culprit) {
     ++looks;
-    if (op.eager && engine.enough_cores_ && looks < kEagerLooks) return relax();
+    if (op.eager && engine.enough_cores_ && looks < kEagerLooks) return;
     const bool yields = !late && (op.eager || looks < kLooks);
     if (yields && looks % kLooksPerClock != 0) return std::this_thread::yield();
     engine.heartbeat_->beat();
