@@ -58,14 +58,36 @@ void divide_block(A* acc, int64_t divisor, int64_t n) {
 template <class T, class A>
 void reduce_in_rank_order(ReduceOp op, const std::vector<const void*>& rows, int64_t begin, A* acc,
                           int64_t n) {
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const T* row = static_cast<const T*>(rows[r]) + begin;
-    if (r == 0) {
-      for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(row[i]);
+  const auto row = [&](size_t r) { return static_cast<const T*>(rows[r]) + begin; };
+  if (op == ReduceOp::sum || op == ReduceOp::mean) {
+    // Two rows at a time: memory is read in two streams at once, and acc passed over half as often.
+    size_t r = rows.size() % 2;
+    const T* first = row(0);
+    if (r == 1) {
+      for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(first[i]);
     } else {
-      add_block<T>(op, acc, row, n);
+      const T* second = row(1);
+      for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(first[i]) + static_cast<A>(second[i]);
+      r = 2;
     }
+    for (; r < rows.size(); r += 2) {
+      const T *a = row(r), *b = row(r + 1);
+      for (int64_t i = 0; i < n; ++i)
+        acc[i] = (acc[i] + static_cast<A>(a[i])) + static_cast<A>(b[i]);
+    }
+    return;
   }
+  for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(row(0)[i]);
+  for (size_t r = 1; r < rows.size(); ++r) add_block<T>(op, acc, row(r), n);
+}
+
+// Memory is asked for the next block while this one is summed: the processor's own look ahead ends
+// at every page, which is as long as a block.
+template <class T>
+void prefetch_block(const std::vector<const void*>& rows, int64_t begin, int64_t end) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = begin; i < end; i += kLine)
+    for (const void* row : rows) __builtin_prefetch(static_cast<const T*>(row) + i, 1);
 }
 
 /// As a binary counter counts: after row r the levels that hold a sum are the ones of r + 1.
@@ -97,6 +119,7 @@ void reduce_typed(ReduceOp op, SumOrder order, const std::vector<const void*>& r
   A acc[kBlock];
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const int64_t m = std::min(kBlock, n - begin);
+    prefetch_block<T>(rows, begin + m, std::min(begin + m + kBlock, n));
     if (order == SumOrder::rank) {
       reduce_in_rank_order<T>(op, rows, begin, acc, m);
     } else {
