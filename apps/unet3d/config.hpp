@@ -143,6 +143,22 @@ struct LoaderConfig {
   }
 };
 
+struct CommConfig {
+  std::string all_reduce = "auto";
+  double timeout_s = 600;
+  static constexpr auto fields() {
+    return std::tuple{
+        field("all_reduce", &CommConfig::all_reduce,
+              "how gradients are summed over the ranks (docs/collectives.md)",
+              one_of("auto", "shared", "exchange", "ring", "chunked_ring", "halving",
+                     "hierarchical", "library")),
+        field("timeout_s", &CommConfig::timeout_s,
+              "longest wait for other ranks in one operation, seconds; then the run ends and names "
+              "them",
+              positive)};
+  }
+};
+
 struct OutputConfig {
   std::string dir = "runs/unet3d";
   int64_t log_every = 10;
@@ -169,6 +185,7 @@ struct Config {
   std::string precision = "fp32";
   ScalerConfig scaler;
   LoaderConfig loader;
+  CommConfig comm;
   OutputConfig output;
   bool resume = false;
   bool overwrite = false;
@@ -185,6 +202,7 @@ struct Config {
               one_of("fp32", "fp16", "bf16")),
         field("scaler", &Config::scaler, "Dynamic loss scaling (precision=fp16)"),
         field("loader", &Config::loader, "Reading ahead"),
+        field("comm", &Config::comm, "How ranks work together"),
         field("output", &Config::output, "What is written"),
         field("resume", &Config::resume, "go on from the last checkpoint of output.dir"),
         field("overwrite", &Config::overwrite,

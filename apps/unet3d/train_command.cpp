@@ -20,7 +20,10 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
     return 0;
   }
   apps::set_compute_threads(session.local_size());
-  const std::unique_ptr<Collective> ranks = make_communicator(session);
+  CommunicatorOptions options;
+  options.all_reduce = all_reduce_algorithm(config.comm.all_reduce);
+  options.timeout_s = config.comm.timeout_s;
+  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
   if (session.rank() == 0) log_info(build_info_text());
   Trainer trainer(config, *ranks);
   return trainer.run() ? 0 : config.train.stop_code;
