@@ -212,7 +212,7 @@ struct MaxPoolGradientDisjoint {
 // The same, added to what dx holds.
 template <class T>
 struct MaxPoolGradientDisjointAdd {
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
+  static constexpr bool kHostOnly = MaxPoolGradientDisjoint<T>::kHostOnly;
   MaxPoolGradientDisjoint<T> places;
   using Cell = typename MaxPoolGradientDisjoint<T>::Cell;
   BORA_HD Cell cell(const VolumeIndex& v) const { return places.cell(v); }
