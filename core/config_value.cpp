@@ -227,7 +227,14 @@ std::string wanted_text(const ConfigEntry& entry) {
 }
 
 void throw_bad_value(const ConfigEntry& entry, const std::string& found) {
-  throw UsageError(join(entry.key, ": found ", found, ", wanted ", wanted_text(entry)));
+  std::string hint;
+  const auto* c = std::get_if<ChoiceCheck>(&entry.check);
+  if (c != nullptr && found.size() > 2) {  // in quotes
+    const std::vector<std::string> choices(c->choices.begin(), c->choices.begin() + c->n);
+    const std::string near = nearest_name(found.substr(1, found.size() - 2), choices);
+    if (!near.empty()) hint = join(" (did you mean '", near, "'?)");
+  }
+  throw UsageError(join(entry.key, ": found ", found, ", wanted ", wanted_text(entry), hint));
 }
 
 void check_entry(const ConfigEntry& entry, const std::string& found) {

@@ -137,7 +137,10 @@ TEST(ConfigArgs, BadValuesNameKeyValueAndWanted) {
   EXPECT_EQ(args_error({"--optim.lr", "-1"}),
             "command line: optim.lr: found '-1', wanted a number > 0");
   EXPECT_EQ(args_error({"--optim.kind=adam"}),
-            "command line: optim.kind: found 'adam', wanted one of adamw, sgd");
+            "command line: optim.kind: found 'adam', wanted one of adamw, sgd (did you mean "
+            "'adamw'?)");
+  EXPECT_EQ(args_error({"--optim.kind=lion"}),
+            "command line: optim.kind: found 'lion', wanted one of adamw, sgd");
   EXPECT_EQ(args_error({"--epochs=3.0"}),
             "command line: epochs: found '3.0', wanted an integer (32 bits) >= 1");
   EXPECT_EQ(args_error({"--amp=maybe"}), "command line: amp: found 'maybe', wanted true or false");
