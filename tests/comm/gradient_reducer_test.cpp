@@ -3,6 +3,7 @@
 
 #include "comm/communicator.hpp"
 #include "tests/comm/reducer_chain.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
 
 #include <gmock/gmock.h>
@@ -12,6 +13,8 @@
 
 namespace bora {
 namespace {
+
+using bora::testing::message_of;
 
 using ::testing::AllOf;
 using testing::Chain;
@@ -30,16 +33,6 @@ std::unique_ptr<Collective> communicator() {
   CommunicatorOptions options;
   options.timeout_s = 30;
   return make_communicator(session(), options);
-}
-
-template <class Body>
-std::string message_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // Rows 21 and 44: one bucket or many, the same bits.

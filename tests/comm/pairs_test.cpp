@@ -2,6 +2,7 @@
 // Sends and receives between pairs of ranks, and sums over virtual shards.
 #include "comm/shard_sum.hpp"
 #include "tests/comm/collective_values.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
 
 #include <gmock/gmock.h>
@@ -15,16 +16,6 @@ namespace {
 using namespace testing;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-template <class Body>
-std::string message_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 // Large enough that MPI cannot buffer it: a blocking send first would wait for the peer's receive.
 constexpr int64_t kLarge = 3'000'000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong use: ranks that disagree, tensors that do not fit; and what an idle communicator costs.
 #include "comm/communicator.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
 
 #include <gmock/gmock.h>
@@ -12,6 +13,8 @@
 namespace bora {
 namespace {
 
+using bora::testing::message_of;
+
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::session;
@@ -21,16 +24,6 @@ std::unique_ptr<Collective> communicator(bool threaded = true) {
   options.timeout_s = 30;
   options.threaded = threaded;
   return make_communicator(session(), options);
-}
-
-template <class Body>
-std::string message_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // Row 32.  Each case: what rank 0 does, what the others do, and what the message must name.  Large

@@ -4,6 +4,7 @@
 #include "comm/communicator.hpp"
 #include "comm/metric_sums.hpp"
 #include "core/rng.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
 
 #include <gmock/gmock.h>
@@ -14,6 +15,8 @@
 namespace bora {
 namespace {
 
+using bora::testing::message_of;
+
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::session;
@@ -22,16 +25,6 @@ std::unique_ptr<Collective> communicator() {
   CommunicatorOptions options;
   options.timeout_s = 30;
   return make_communicator(session(), options);
-}
-
-template <class Body>
-std::string message_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 Tensor random(const Shape& shape, uint64_t seed) {
