@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -100,6 +101,41 @@ void JsonlWriter::write(const JsonRecord& record) {
     BORA_CHECK(n > 0, "writing ", path_, ": ", std::strerror(n < 0 ? errno : EIO));
     at += static_cast<size_t>(n);
   }
+}
+
+namespace {
+
+JsonValue from_json(const Json& value, const std::string& where) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return value.get<std::string>();
+  const bool numbers =
+      value.is_array() &&
+      std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_number(); });
+  BORA_CHECK(numbers, where, ": wanted true, false, a number, a text or a list of numbers, found ",
+             value.type_name());
+  return value.get<std::vector<double>>();
+}
+
+}  // namespace
+
+std::vector<JsonRecord> read_json_lines(const std::string& path) {
+  const std::string text = read_all(path);
+  std::vector<JsonRecord> records;
+  size_t begin = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
+    const std::string where = detail::join(path, ":", records.size() + 1);
+    const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    BORA_CHECK(line.is_object(), where, ": not a JSON object");
+    JsonRecord record;
+    for (const auto& [key, value] : line.items())
+      record.emplace_back(key, from_json(value, detail::join(where, ", key '", key, "'")));
+    records.push_back(std::move(record));
+    begin = end + 1;
+  }
+  return records;
 }
 
 int64_t truncate_after(const std::string& path, std::string_view key, double value) {

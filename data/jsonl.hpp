@@ -60,6 +60,11 @@ class JsonlWriter {
   int fd_ = -1;
 };
 
+/// The finished lines of a file, in order; an unfinished last line is left out.  Throws Error
+/// naming path and line for a line that is no object, and for a value that JsonValue cannot hold
+/// (an object, null, a list of other things than numbers).
+std::vector<JsonRecord> read_json_lines(const std::string& path);
+
 /// For resuming: cuts the file in front of the first line whose number `key` is greater than
 /// `value`, and an unfinished last line.  Lines without the key stay if they come before.  Returns
 /// how many lines were removed.  A missing file is fine (0).  Throws Error naming path and line if

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/step.hpp"
 
+#include <algorithm>
+
 #include "apps/bench/plain_unet.hpp"
 #include "apps/unet3d/loss.hpp"
 #include "apps/unet3d/setup.hpp"
@@ -33,10 +35,17 @@ void check_plain(const StepConfig& c) {
     throw UsageError("case=plain always uses mse; also given: loss." + wrong.front());
 }
 
+BucketSizes bucket_sizes(const StepConfig& c) {
+  BucketSizes sizes;
+  sizes.target = c.bucket_mib << 20;
+  sizes.first = std::min(sizes.first, sizes.target);
+  return sizes;
+}
+
 }  // namespace
 
 Step::Step(const StepConfig& config, Collective& ranks)
-    : config_(config), type_(precision_type(config.precision)) {
+    : config_(config), ranks_(ranks), type_(precision_type(config.precision)) {
   if (config.network == "plain") {
     check_plain(config);
     auto net = std::make_unique<PlainUnet>(1, 1, config.model.base);
@@ -59,8 +68,9 @@ Step::Step(const StepConfig& config, Collective& ranks)
     optimizer_ = nn::make_adamw(*arena_, {});
   }
   if (type_ == DType::f16) scaler_.emplace(unet3d::scale_rule_of({}));
-  reducer_ = std::make_unique<GradientReducer>(arena_->gradients(), arena_->leaves(), ranks,
-                                               ReducerOptions{.op = ReduceOp::mean});
+  reducer_ = std::make_unique<GradientReducer>(
+      arena_->gradients(), arena_->leaves(), ranks,
+      ReducerOptions{.buckets = bucket_sizes(config), .op = ReduceOp::mean});
   updater_ = std::make_unique<apps::Updater>(
       *arena_, *optimizer_, *reducer_,
       nn::Schedule{.kind = nn::Schedule::Kind::constant, .peak = 1e-3}, 1.0,
@@ -84,17 +94,40 @@ Tensor Step::compute_loss() {
 }
 
 void Step::run() {
+  times_.begin = Clock::now();
   updater_->begin_window();
-  {
+  for (int64_t i = 0; i < config_.accumulate; ++i) {
+    reducer_->set_enabled(i + 1 == config_.accumulate);
     const Tensor loss = compute_loss();
     loss_ = loss.item();
-    backward(loss, Tensor::scalar<float>(static_cast<float>(updater_->loss_scale())));
+    const double seed = updater_->loss_scale() / static_cast<double>(config_.accumulate);
+    backward(loss, Tensor::scalar<float>(static_cast<float>(seed)));
   }
+  times_.backward_end = Clock::now();
   const ScopedRange range("update");
   // The norm reads the gradient; AdamW reads parameter, gradient and two moments and writes all but
   // the gradient, and the working copy where there is one.
   profile_add_work(0, static_cast<double>(n_parameters_) * (type_ == DType::f32 ? 32 : 34));
   updater_->finish_window();
+  times_.end = Clock::now();
+}
+
+void Step::reduce_only() {
+  arena_->clear_gradients();
+  std::vector<Work> works;
+  int number = 0;
+  for (const Bucket& b : reducer_->buckets())
+    works.push_back(ranks_.all_reduce_async(arena_->gradients().slice(b.begin, b.end),
+                                            ReduceOp::mean,
+                                            "bucket " + std::to_string(number++) + " alone"));
+  for (const Work& work : works) work.wait();
+}
+
+void Step::set_samples(Tensor input, Tensor target) {
+  BORA_CHECK(input.shape() == input_.shape() && target.shape() == target_.shape(),
+             "set_samples: ", input.shape(), " and ", target.shape(), ", wanted ", input_.shape());
+  input_ = std::move(input);
+  target_ = std::move(target);
 }
 
 }  // namespace bora::bench

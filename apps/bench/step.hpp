@@ -22,6 +22,8 @@ struct StepConfig {
   Dims3 size{64, 64, 64};
   int64_t batch = 1;
   std::string precision = "fp32";
+  int64_t accumulate = 1;
+  int64_t bucket_mib = 25;
   static constexpr auto fields() {
     return std::tuple{
         field(
@@ -34,7 +36,10 @@ struct StepConfig {
         field("size", &StepConfig::size, "extents of the volume", positive),
         field("batch", &StepConfig::batch, "samples", positive),
         field("precision", &StepConfig::precision, "as in training",
-              one_of("fp32", "fp16", "bf16"))};
+              one_of("fp32", "fp16", "bf16")),
+        field("accumulate", &StepConfig::accumulate, "micro-steps an update", positive),
+        field("bucket_mib", &StepConfig::bucket_mib,
+              "gradients that are reduced together, MiB (several ranks)", positive)};
   }
 };
 
@@ -51,6 +56,18 @@ class Step {
 
   /// Collective.
   void run();
+  /// Collective: the reductions of a step alone, each started at once, on gradients of no meaning.
+  void reduce_only();
+  /// Other samples for the next steps, (batch, ...) f32 as the noise they replace.
+  void set_samples(Tensor input, Tensor target);
+
+  using Clock = GradientReducer::Clock;
+  struct Times {
+    Clock::time_point begin, backward_end, end;
+  };
+  /// Of the last run.
+  const Times& times() const { return times_; }
+  const GradientReducer& reducer() const { return *reducer_; }
 
   int64_t n_parameters() const { return n_parameters_; }
   DType compute_type() const { return type_; }
@@ -63,6 +80,7 @@ class Step {
   Tensor compute_loss();
 
   StepConfig config_;
+  Collective& ranks_;
   DType type_;
   std::unique_ptr<nn::Module> network_;
   std::function<Tensor(const Tensor&)> forward_;
@@ -74,6 +92,7 @@ class Step {
   Tensor input_, target_;
   int64_t n_parameters_ = 0;
   double loss_ = 0;
+  Times times_;
 };
 
 }  // namespace bora::bench

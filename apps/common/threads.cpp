@@ -9,7 +9,6 @@
 #include <cstdlib>
 
 #include "apps/common/heap.hpp"
-#include "core/log.hpp"
 
 namespace bora::apps {
 
@@ -29,9 +28,6 @@ int set_compute_threads(int local_size) {
     omp_set_num_threads(bound ? cores : std::max(1, cores / std::max(1, local_size)));
   }
   const int threads = omp_get_max_threads();
-  if (threads > cores)
-    log_warn(threads, " threads on ", cores,
-             " cores of the affinity mask: unset OMP_NUM_THREADS or give the rank more cores");
   prepare_heap();
   return threads;
 }

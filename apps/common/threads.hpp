@@ -8,8 +8,8 @@ namespace bora::apps {
 int cores_in_mask();
 /// Sets the threads of compute loops: OMP_NUM_THREADS if it is set, else the cores in the mask
 /// shared among the ranks of the host (ranks that are bound to cores of their own do not share).
-/// Warns when threads outnumber cores.  Prepares their heaps (apps/common/heap.hpp).  Returns the
-/// number.
+/// Prepares their heaps (apps/common/heap.hpp).  Returns the number.  log_launch() warns when
+/// threads outnumber cores.
 int set_compute_threads(int local_size);
 /// The number set.
 int compute_threads();

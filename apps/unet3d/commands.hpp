@@ -12,6 +12,7 @@ namespace bora::unet3d {
 int train_command(MpiSession& session, const std::vector<std::string>& args);
 int evaluate_command(MpiSession& session, const std::vector<std::string>& args);
 int predict_command(MpiSession& session, const std::vector<std::string>& args);
+int diagnose_command(MpiSession& session, const std::vector<std::string>& args);
 int info_command(MpiSession& session, const std::vector<std::string>& args);
 
 }  // namespace bora::unet3d

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
+#include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/model.hpp"
 #include "comm/communicator.hpp"
 #include "core/backend.hpp"
 #include "core/build_info.hpp"
+#include "core/log.hpp"
 #include "data/hdf5.hpp"
 #include "kernels/conv3d.hpp"
 #include "nn/parameter_arena.hpp"
@@ -54,12 +56,7 @@ int info_command(MpiSession& session, const std::vector<std::string>& args) {
   }
   const int threads = apps::set_compute_threads(session.local_size());
   const std::unique_ptr<Collective> ranks = make_communicator(session);
-  const std::vector<std::string> lines = ranks->all_gather_text(
-      detail::join("  rank ", session.rank(), " of ", session.size(), ": host ", session.host(),
-                   ", local rank ", session.local_rank(), " of ", session.local_size(), ", ",
-                   apps::cores_in_mask(), " cores in the mask, ", threads, " compute threads, ",
-                   build_info().git_commit),
-      "ranks");
+  const apps::LaunchReport places = apps::gather_launch(session, *ranks, threads);
   if (session.rank() != 0) return 0;
   std::printf("%s\n", build_info_text().c_str());
   std::printf("packages: %s; %s; HDF5 %s\n", MpiSession::library().c_str(),
@@ -68,8 +65,8 @@ int info_command(MpiSession& session, const std::vector<std::string>& args) {
   std::printf("devices: cpu%s\n", has_backend(DeviceType::cuda)
                                       ? ", cuda"
                                       : " (no CUDA device is used by this version)");
-  std::printf("ranks:\n");
-  for (const std::string& line : lines) std::printf("%s\n", line.c_str());
+  for (const std::string& line : places.lines) std::printf("%s\n", line.c_str());
+  for (const std::string& warning : places.warnings) log_warn(warning);
   UNet3d net(config.in_channels, config.out_channels, config.model);
   std::printf(
       "network: UNet3d base %ld, %ld levels, %s norm, %s upsampling, %ld -> %ld channels: %ld "

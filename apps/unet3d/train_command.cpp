@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
+#include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/trainer.hpp"
@@ -19,12 +20,13 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
-  apps::set_compute_threads(session.local_size());
+  const int threads = apps::set_compute_threads(session.local_size());
   CommunicatorOptions options;
   options.all_reduce = all_reduce_algorithm(config.comm.all_reduce);
   options.timeout_s = config.comm.timeout_s;
   const std::unique_ptr<Collective> ranks = make_communicator(session, options);
   if (session.rank() == 0) log_info(build_info_text());
+  apps::log_launch(session, *ranks, threads);
   Trainer trainer(config, *ranks);
   return trainer.run() ? 0 : config.train.stop_code;
 }

@@ -268,7 +268,10 @@ TEST(Choice, FollowsPlaceTypeAndSize) {
   EXPECT_EQ(exchange, choose(automatic, 4, 1, false, DType::f32, ReduceOp::sum, large));
   EXPECT_EQ(exchange, choose(automatic, 4, 2, true, DType::f32, ReduceOp::sum, small));
   EXPECT_EQ(hierarchical, choose(automatic, 4, 2, true, DType::f32, ReduceOp::sum, large));
-  EXPECT_EQ(exchange, choose(automatic, 4, 4, true, DType::f32, ReduceOp::sum, large));
+  EXPECT_EQ(chunked_ring, choose(automatic, 4, 4, true, DType::f32, ReduceOp::sum, large));
+  EXPECT_EQ(exchange, choose(automatic, 4, 4, true, DType::bf16, ReduceOp::sum, large));
+  EXPECT_EQ(chunked_ring, choose(automatic, 2, 2, true, DType::bf16, ReduceOp::sum, large));
+  EXPECT_EQ(exchange, choose(automatic, 4, 1, false, DType::f32, ReduceOp::sum, large));
   EXPECT_EQ(chunked_ring, choose(automatic, 64, 64, true, DType::f32, ReduceOp::sum, large));
   // A mean of bytes whose sum is beyond 255 must not be formed of partial sums.
   EXPECT_EQ(exchange, choose(ring, 4, 1, true, DType::u8, ReduceOp::mean, large));

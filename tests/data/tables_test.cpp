@@ -79,6 +79,27 @@ TEST(Jsonl, TruncatesWhatALaterResumeWouldRepeat) {
   EXPECT_THAT(message_of([&] { truncate_after(path, "update", 9); }), HasSubstr("m.jsonl:5"));
 }
 
+TEST(Jsonl, ReadsWhatItWrote) {
+  const TempFolder folder;
+  const std::string path = folder.file("m.jsonl");
+  const JsonRecord record = {{"text", "a \"b\"\n"},
+                             {"n", int64_t{7}},
+                             {"x", 0.1},
+                             {"yes", true},
+                             {"list", std::vector<double>{1, 2.5}}};
+  JsonlWriter(path, OpenMode::replace).write(record);
+  write_file(path, read_file(path) + "{\"second\":1}\n{\"unfin");
+  const std::vector<JsonRecord> back = read_json_lines(path);
+  ASSERT_EQ(back.size(), 2U);
+  EXPECT_EQ(json_line(back[0]), json_line(record));
+  EXPECT_EQ(back[1].at(0).first, "second");
+  for (const char* bad : {"garbage", "[1]", "{\"a\":null}", "{\"a\":{}}", "{\"a\":[1,\"x\"]}"}) {
+    write_file(path, std::string("{\"a\":1}\n") + bad + "\n");
+    EXPECT_THAT(message_of([&] { read_json_lines(path); }), HasSubstr("m.jsonl:2")) << bad;
+  }
+  EXPECT_THAT(message_of([&] { read_json_lines(folder.file("none")); }), HasSubstr("none"));
+}
+
 TEST(Csv, QuotesWhatNeedsIt) {
   EXPECT_EQ(CsvCell("plain").text(), "plain");
   EXPECT_EQ(CsvCell("a,b").text(), "\"a,b\"");
