@@ -51,6 +51,8 @@ class Trainer {
   int64_t total_updates() const { return total_updates_; }
   const Position& position() const { return position_; }
   nn::ParameterArena& arena() { return *arena_; }
+  UNet3d& model() { return *model_; }
+  const GradientExchange::Counters& exchange_counters() const { return exchange_->counters(); }
 
  private:
   struct Loaded {
