@@ -12,7 +12,7 @@ std::vector<Bucket> plan_buckets(const FlatLayout& layout, DType type, const Buc
   const auto begin_of = [&](int i) { return i < n ? layout.range(i).offset : layout.size(); };
   // The tail: as many of the last ranges as stay below the limit, but never all of them.
   int tail = n;
-  if (sizes.last > 0)
+  if (sizes.last > 0 && layout.size() * item >= sizes.first)
     while (tail > 1 && (layout.size() - begin_of(tail - 1)) * item <= sizes.last) --tail;
   std::vector<Bucket> buckets;
   int first = 0;

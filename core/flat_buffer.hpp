@@ -2,6 +2,7 @@
 // FlatBuffer: one tensor and named, aligned ranges of it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,21 @@ class FlatLayout {
   int64_t size_ = 0;
 };
 
+/// Gives memory for a buffer: (at least `bytes`) u8, at an address that is a multiple of 256.
+using MemorySource = std::function<Tensor(int64_t bytes)>;
+
 /// One zero-filled allocation with the ranges of a layout.
 class FlatBuffer {
  public:
   FlatBuffer() = default;
   FlatBuffer(const FlatLayout& layout, DType type, Device device);
+  /// In given memory, which is kept as long as a tensor over the buffer lives: (n) u8 with n >=
+  /// layout.size() elements of `type`, at an address that is a multiple of 256.  Throws Error if it
+  /// is too small or lies badly.
+  FlatBuffer(const FlatLayout& layout, DType type, const Tensor& memory);
+  /// In memory from `source`, or of its own on `device` where `source` is empty.
+  static FlatBuffer make(const FlatLayout& layout, DType type, Device device,
+                         const MemorySource& source);
 
   const FlatLayout& layout() const { return layout_; }
   /// The whole buffer, shape (size).

@@ -8,7 +8,8 @@ namespace bora::nn {
 ParameterArena::ParameterArena(Module& module, DType type, Device device)
     : ParameterArena(module, type, type, device) {}
 
-ParameterArena::ParameterArena(Module& module, DType type, DType working, Device device) {
+ParameterArena::ParameterArena(Module& module, DType type, DType working, Device device,
+                               const MemorySource& gradient_memory) {
   BORA_CHECK(type == DType::f32 || type == DType::f64,
              "ParameterArena: master weights are f32 or f64, not ", type);
   BORA_CHECK(
@@ -21,7 +22,7 @@ ParameterArena::ParameterArena(Module& module, DType type, DType working, Device
   FlatLayout layout;
   for (const auto& [name, p] : parameters) layout.add(name, p->shape);
   values_ = FlatBuffer(layout, type, device);
-  gradients_ = FlatBuffer(layout, type, device);
+  gradients_ = FlatBuffer::make(layout, type, device, gradient_memory);
   if (working != type) working_ = FlatBuffer(layout, working, device);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const int range = static_cast<int>(i);

@@ -20,7 +20,10 @@ class ParameterArena {
   /// type: f32, or f64 for gradient checks.  working: f16 or bf16 for a copy of all values that
   /// mixed precision computes with (core/precision.hpp), or `type` for none.
   ParameterArena(Module& module, DType type, Device device = cpu());
-  ParameterArena(Module& module, DType type, DType working, Device device = cpu());
+  /// gradient_memory: where the gradients lie, asked once for their bytes; empty: ordinary memory.
+  /// Memory that ranks share (comm/communicator.hpp) saves an all-reduction its copies.
+  ParameterArena(Module& module, DType type, DType working, Device device = cpu(),
+                 const MemorySource& gradient_memory = {});
 
   const FlatLayout& layout() const { return values_.layout(); }
   FlatBuffer& values() { return values_; }

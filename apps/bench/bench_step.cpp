@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_step: one training step on made-up data: time, rate and share of the floor by op, peak
-// memory, page faults.
+// memory, page faults; under a launcher also what communication adds to it.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -23,6 +23,8 @@ struct BenchConfig : StepConfig {
   int64_t repeats = 10;
   bool ops = true;
   bool convs = false;
+  std::string all_reduce = "auto";
+  bool threaded = true;
   std::string json;
   static constexpr auto fields() {
     return std::tuple_cat(
@@ -34,6 +36,11 @@ struct BenchConfig : StepConfig {
                   "measure the machine, and three more steps with the figures of each op"),
             field("convs", &BenchConfig::convs,
                   "also time each convolution of the network alone, in oneDNN"),
+            field("all_reduce", &BenchConfig::all_reduce, "several ranks: as comm.all_reduce",
+                  one_of("auto", "shared", "exchange", "ring", "chunked_ring", "halving",
+                         "hierarchical", "library")),
+            field("threaded", &BenchConfig::threaded,
+                  "several ranks: reduce in a thread of its own; else where backward comes by"),
             field("json", &BenchConfig::json, "also write the result to this file (JSON lines)")});
   }
 };
@@ -50,10 +57,12 @@ Usage usage() {
   return {u.ru_minflt + u.ru_majflt, u.ru_maxrss};
 }
 
-void time_steps(const BenchConfig& c, Step& step, StepReport& report) {
+void time_steps(const BenchConfig& c, Step& step, Collective& ranks, StepReport& report) {
   for (int64_t i = 0; i < c.warmup; ++i) step.run();
   caching_allocator(cpu()).reset_peak();
   report.ms.resize(static_cast<size_t>(c.repeats));
+  const double wait_s = step.exchange_counters().wait_s;
+  ranks.barrier("begin of the timed steps");
   const Usage before = usage();
   for (double& ms : report.ms) {
     const double begin = now_s();
@@ -61,6 +70,9 @@ void time_steps(const BenchConfig& c, Step& step, StepReport& report) {
     ms = 1e3 * (now_s() - begin);
   }
   const Usage after = usage();
+  report.exposed_ms = ranks.all_reduce(1e3 * (step.exchange_counters().wait_s - wait_s),
+                                       ReduceOp::max, "exposed communication") /
+                      static_cast<double>(c.repeats);
   std::sort(report.ms.begin(), report.ms.end());
   report.faults_a_step =
       static_cast<double>(after.faults - before.faults) / static_cast<double>(c.repeats);
@@ -77,25 +89,32 @@ void profile_ops(Step& step, StepReport& report) {
   report.ops = op_figures(totals, kProfiledSteps, *report.machine, step.compute_type());
 }
 
-int run(int argc, char** argv) {
+int run(const MpiSession& session, int argc, char** argv) {
   BenchConfig c;
   const ConfigArgs given = config_parse_args(
       c, "bench_step", std::vector<std::string>(argv + 1, argv + argc),
       {.about = "Times one training step on made-up data.  docs/benchmarking.md says more.",
        .positionals = {}});
-  if (!given.help.empty()) return std::fputs(given.help.c_str(), stdout), 0;
+  const bool main = session.rank() == 0;
+  if (!given.help.empty()) return main && std::fputs(given.help.c_str(), stdout), 0;
   std::vector<Convolution> convolutions;
   if (c.convs) convolutions = convolutions_of(c);
 
   StepReport report;
   report.config = c;
-  report.threads = apps::set_compute_threads(1);
-  const auto ranks = make_self_communicator();
+  report.threads = apps::set_compute_threads(session.local_size());
+  CommunicatorOptions options;
+  options.all_reduce = all_reduce_algorithm(c.all_reduce);
+  options.threaded = c.threaded;
+  const auto ranks = make_communicator(session, options);
+  report.ranks = ranks->size();
   Step step(c, *ranks);
   report.n_parameters = step.n_parameters();
-  time_steps(c, step, report);
+  time_steps(c, step, *ranks, report);
   report.skipped = step.skipped();
   if (c.ops) profile_ops(step, report);
+  BORA_CHECK(std::isfinite(step.loss()), "bench_step: the loss became ", step.loss());
+  if (!main) return 0;
   for (const Convolution& conv : convolutions)
     report.convolutions.push_back(
         {conv, time_convolution(conv, step.compute_type(), kConvolutionRounds)});
@@ -103,7 +122,6 @@ int run(int argc, char** argv) {
   std::printf("%s\n", build_info_text().c_str());
   print(report);
   if (!c.json.empty()) write_json(report, c.json);
-  BORA_CHECK(std::isfinite(step.loss()), "bench_step: the loss became ", step.loss());
   return 0;
 }
 
@@ -111,13 +129,6 @@ int run(int argc, char** argv) {
 }  // namespace bora::bench
 
 int main(int argc, char** argv) {
-  try {
-    return bora::bench::run(argc, argv);
-  } catch (const bora::UsageError& e) {
-    bora::log_error(e.what());
-    return 2;
-  } catch (const std::exception& e) {
-    bora::log_error(e.what());
-    return 1;
-  }
+  return bora::run_ranks(
+      argc, argv, [&](bora::MpiSession& session) { return bora::bench::run(session, argc, argv); });
 }

@@ -115,6 +115,9 @@ void print(const StepReport& r) {
       r.config.network.c_str(), r.config.model.base, r.n_parameters, r.config.size.d,
       r.config.size.h, r.config.size.w, r.config.batch, r.config.precision.c_str(), r.threads,
       r.median_ms(), r.percentile_ms(0.1), r.percentile_ms(0.9), r.ms.front(), r.ms.size());
+  if (r.ranks > 1)
+    std::printf("%d ranks: %.3f ms a step of exposed communication, %.2f %% of the median\n",
+                r.ranks, r.exposed_ms, 100 * share(r.exposed_ms, r.median_ms()));
   std::printf("page faults a step: %.1f; tensors at peak: %.1f MiB; peak resident: %.1f MiB\n",
               r.faults_a_step, mib(r.memory.peak), r.peak_resident_mib);
   if (r.skipped > 0)
@@ -135,6 +138,8 @@ void write_json(const StepReport& r, const std::string& path) {
                         {"batch", r.config.batch},
                         {"precision", r.config.precision},
                         {"threads", r.threads},
+                        {"ranks", r.ranks},
+                        {"exposed_ms", r.exposed_ms},
                         {"parameters", r.n_parameters},
                         {"ms", r.ms},
                         {"median_ms", r.median_ms()},

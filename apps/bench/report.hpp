@@ -30,9 +30,10 @@ std::vector<OpFigures> op_figures(const std::vector<RangeTotal>& totals, int64_t
 
 struct StepReport {
   StepConfig config;
-  int threads = 0;
+  int threads = 0, ranks = 1;
   int64_t n_parameters = 0, skipped = 0;
-  std::vector<double> ms;  ///< of each counted step, sorted
+  std::vector<double> ms;  ///< of each counted step, sorted; on several ranks those of rank 0
+  double exposed_ms = 0;   ///< a step: waiting for gradients after backward, of the slowest rank
   double faults_a_step = 0, peak_resident_mib = 0;
   MemoryStats memory;
 

@@ -5,6 +5,7 @@
 
 #include "apps/bench/plain_unet.hpp"
 #include "apps/unet3d/loss.hpp"
+#include "apps/unet3d/parallel.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "comm/broadcast_state.hpp"
 #include "core/allocator.hpp"
@@ -60,7 +61,9 @@ Step::Step(const StepConfig& config, Collective& ranks)
   n_parameters_ = nn::parameter_count(*network_);
   {
     const AllocationTag tag("parameters and gradients");
-    arena_ = std::make_unique<nn::ParameterArena>(*network_, DType::f32, type_);
+    arena_ = std::make_unique<nn::ParameterArena>(
+        *network_, DType::f32, type_, cpu(),
+        config.shared_gradients ? unet3d::shared_memory(ranks) : MemorySource{});
   }
   nn::initialise(*network_, 0);
   {

@@ -10,6 +10,7 @@
 
 #include "apps/common/updater.hpp"
 #include "apps/unet3d/config.hpp"
+#include "comm/gradient_reducer.hpp"
 #include "core/collective.hpp"
 #include "nn/parameter_arena.hpp"
 
@@ -24,6 +25,7 @@ struct StepConfig {
   std::string precision = "fp32";
   int64_t accumulate = 1;
   int64_t bucket_mib = 25;
+  bool shared_gradients = true;
   static constexpr auto fields() {
     return std::tuple{
         field(
@@ -39,12 +41,16 @@ struct StepConfig {
               one_of("fp32", "fp16", "bf16")),
         field("accumulate", &StepConfig::accumulate, "micro-steps an update", positive),
         field("bucket_mib", &StepConfig::bucket_mib,
-              "gradients that are reduced together, MiB (several ranks)", positive)};
+              "gradients that are reduced together, MiB (several ranks)", positive),
+        field("shared_gradients", &StepConfig::shared_gradients,
+              "several ranks: gradients in memory that the ranks of the host share, as in "
+              "training")};
   }
 };
 
 /// Forward, loss, backward, reduction over the ranks, gradient norm and clipping at 1, AdamW with
 /// a constant rate.  Input and target are fixed noise with one channel, the same on every rank.
+/// Gradients lie in memory that the ranks share, as the trainer's do.
 class Step {
  public:
   /// Collective.  `ranks` outlives the step.  Throws UsageError for settings that do not go with
@@ -73,6 +79,8 @@ class Step {
   DType compute_type() const { return type_; }
   /// Of the last run.
   double loss() const { return loss_; }
+  /// Since construction.
+  const GradientExchange::Counters& exchange_counters() const { return reducer_->counters(); }
   /// fp16: updates skipped so far, because gradients overflowed.
   int64_t skipped() const { return scaler_ ? scaler_->skipped() : 0; }
 

@@ -3,11 +3,11 @@
 
 namespace bora::apps {
 
-Updater::Updater(nn::ParameterArena& arena, nn::Optimizer& optimizer, GradientReducer& reducer,
+Updater::Updater(nn::ParameterArena& arena, nn::Optimizer& optimizer, GradientExchange& exchange,
                  nn::Schedule schedule, double max_norm, nn::GradScaler* scaler)
     : arena_(arena),
       optimizer_(optimizer),
-      reducer_(reducer),
+      exchange_(exchange),
       schedule_(schedule),
       max_norm_(max_norm),
       scaler_(scaler) {
@@ -17,7 +17,7 @@ Updater::Updater(nn::ParameterArena& arena, nn::Optimizer& optimizer, GradientRe
 void Updater::begin_window() { arena_.clear_gradients(); }
 
 UpdateReport Updater::finish_window(const std::string& suspect) {
-  reducer_.finish();
+  exchange_.finish();
   const int64_t done = optimizer_.updates();
   UpdateReport report;
   report.loss_scale = loss_scale();

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/gradient_reducer.hpp"
+#include "comm/gradient_exchange.hpp"
 #include "nn/amp/grad_scaler.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/optim/schedule.hpp"
@@ -29,7 +29,7 @@ class Updater {
  public:
   /// All outlive the updater.  max_norm 0: no clipping.  scaler: the loss scale, or nullptr where
   /// the loss is not scaled.
-  Updater(nn::ParameterArena& arena, nn::Optimizer& optimizer, GradientReducer& reducer,
+  Updater(nn::ParameterArena& arena, nn::Optimizer& optimizer, GradientExchange& exchange,
           nn::Schedule schedule, double max_norm, nn::GradScaler* scaler = nullptr);
 
   /// The factor for the seeds of this window's backward passes.
@@ -51,7 +51,7 @@ class Updater {
 
   nn::ParameterArena& arena_;
   nn::Optimizer& optimizer_;
-  GradientReducer& reducer_;
+  GradientExchange& exchange_;
   nn::Schedule schedule_;
   double max_norm_;
   nn::GradScaler* scaler_;

@@ -145,13 +145,29 @@ struct LoaderConfig {
 
 struct CommConfig {
   std::string all_reduce = "auto";
+  int64_t shard_samples = 1;
+  std::string gradient_type = "f32";
+  bool unused_as_zero = false;
+  int64_t bucket_mb = 25;
   double timeout_s = 600;
   static constexpr auto fields() {
     return std::tuple{
         field("all_reduce", &CommConfig::all_reduce,
-              "how gradients are summed over the ranks (docs/collectives.md)",
+              "how gradients are summed over the ranks (docs/collectives.md); reproducible: the "
+              "same bits for any number of ranks with the same global batch, without overlap",
               one_of("auto", "shared", "exchange", "ring", "chunked_ring", "halving",
-                     "hierarchical", "library")),
+                     "hierarchical", "library", "reproducible")),
+        field("shard_samples", &CommConfig::shard_samples,
+              "reproducible: samples whose gradients are computed at once; those of a rank in one "
+              "update must be 1, 2, 4, 8, ... times as many",
+              positive),
+        field("gradient_type", &CommConfig::gradient_type,
+              "what gradients travel in; 16 bits halve the traffic and round",
+              one_of("f32", "f16", "bf16")),
+        field("unused_as_zero", &CommConfig::unused_as_zero,
+              "parameters that got no gradient count as zero instead of ending the run"),
+        field("bucket_mb", &CommConfig::bucket_mb, "MiB of gradients that travel together",
+              between(1, 2047)),
         field("timeout_s", &CommConfig::timeout_s,
               "longest wait for other ranks in one operation, seconds; then the run ends and names "
               "them",

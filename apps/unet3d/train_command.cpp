@@ -4,8 +4,8 @@
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
+#include "apps/unet3d/parallel.hpp"
 #include "apps/unet3d/trainer.hpp"
-#include "comm/communicator.hpp"
 #include "core/build_info.hpp"
 #include "core/log.hpp"
 
@@ -21,10 +21,8 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
     return 0;
   }
   const int threads = apps::set_compute_threads(session.local_size());
-  CommunicatorOptions options;
-  options.all_reduce = all_reduce_algorithm(config.comm.all_reduce);
-  options.timeout_s = config.comm.timeout_s;
-  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
+  const std::unique_ptr<Collective> ranks =
+      make_communicator(session, communicator_options(config.comm));
   if (session.rank() == 0) log_info(build_info_text());
   apps::log_launch(session, *ranks, threads);
   Trainer trainer(config, *ranks);

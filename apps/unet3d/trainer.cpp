@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
-#include <sstream>
 
+#include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
+#include "apps/unet3d/parallel.hpp"
 #include "apps/unet3d/run_folder.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "comm/broadcast_state.hpp"
@@ -20,27 +20,18 @@
 namespace bora::unet3d {
 namespace {
 
-std::string fixed(double value, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << value;
-  return out.str();
+/// A batch of no samples, shaped as this one's would be.
+data::Batch no_samples(const data::Sample& like) {
+  data::Batch batch = data::collate({like});
+  for (Tensor* t : {&batch.input, &batch.target, &batch.region, &batch.valid}) *t = t->rows(0, 0);
+  batch.weights.clear();
+  batch.names.clear();
+  return batch;
 }
 
-std::string brief(double value) {
-  std::ostringstream out;
-  out << std::setprecision(4) << value;
-  return out.str();
-}
-
-/// Of a batch of one, in m/s.
-kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& batch) {
-  Tensor p = prediction.dtype() == DType::f32 ? prediction.detach().clone()
-                                              : prediction.detach().to(DType::f32);
-  Tensor t = batch.target.clone();
-  data::denormalise(p, batch.scalings.at(0));
-  data::denormalise(t, batch.scalings.at(0));
-  return case_errors(p, t, batch.region, 0.5);
-}
+/// A micro-step's place in the order in which losses are summed: that of its first sample in the
+/// run.
+int64_t place_of(const data::Slot& slot) { return (slot.epoch << 32) + slot.slot; }
 
 }  // namespace
 
@@ -51,33 +42,26 @@ Trainer::Trainer(const Config& config, Collective& ranks)
       progress_(ranks.rank() == 0),
       stop_(ranks, config.train.max_hours) {
   run_begin_s_ = last_log_s_ = now_s();
+  check_parallel(config);
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
   cases_ = std::make_unique<Cases>(config.data, config.split, ranks);
   model_ = make_model(config, cases_->n_channels());
   cases_->require_extents(model_->min_extent(), config.model.levels);
   model_->set_collective(&ranks);
-  arena_ = std::make_unique<nn::ParameterArena>(*model_, DType::f32, compute_type_);
+  arena_ = std::make_unique<nn::ParameterArena>(*model_, DType::f32, compute_type_, cpu(),
+                                                shared_memory(ranks));
   // Every rank starts from its own seed only in tests; whatever it started from, rank 0's weights
   // win.
   nn::initialise(*model_, config.train.seed);
   optimizer_ = make_optimizer(config.optim, *arena_);
   scaler_.emplace(scale_rule_of(config.scaler));
-  sampler_.emplace(data::SamplerOptions{.n_samples = cases_->training().size(),
-                                        .n_ranks = ranks.size(),
-                                        .rank = ranks.rank(),
-                                        .seed = config.train.seed,
-                                        .shuffle = true,
-                                        .tail = data::Tail::pad,
-                                        .batch = config.train.batch});
-  sampler_->require_samples();
-  const int64_t window = config.train.batch * config.train.accumulate;
-  updates_an_epoch_ = (sampler_->count() + window - 1) / window;
-  total_updates_ = updates_an_epoch_ * config.train.epochs;
-  reducer_ = std::make_unique<GradientReducer>(arena_->gradients(), arena_->leaves(), ranks,
-                                               ReducerOptions{.op = ReduceOp::sum});
+  plan_.emplace(window_plan(config, cases_->training().size(), ranks));
+  plan_->sampler().require_samples();
+  total_updates_ = plan_->updates_an_epoch() * config.train.epochs;
+  exchange_ = make_exchange(config, *arena_, *plan_, ranks);
   updater_ = std::make_unique<apps::Updater>(
-      *arena_, *optimizer_, *reducer_, schedule_of(config.optim, total_updates_, ranks.size()),
+      *arena_, *optimizer_, *exchange_, schedule_of(config.optim, total_updates_, ranks.size()),
       config.optim.clip, compute_type_ == DType::f16 ? &*scaler_ : nullptr);
   loader_ = std::make_unique<data::Loader<Loaded>>(
       data::LoaderOptions{.n_threads = config.loader.threads, .queue_depth = config.loader.queue},
@@ -88,17 +72,15 @@ Trainer::Trainer(const Config& config, Collective& ranks)
         return Loaded{slot, cases_->training().read(slot.index, data::WindowChoice::random(key))};
       },
       [this](int64_t index) { return cases_->training().name(index); });
-  for (const std::string& name : loss_names(config.loss)) window_sums_.declare(name);
+  losses_.emplace(loss_names(config.loss));
   const std::string dir = config.output.dir;
   ranks.agree("preparing " + dir, [&] {
     if (main()) claim_folder(config);
   });
   resume();
-  std::vector<Tensor*> everything;
   Tensor weights = arena_->values().all();
-  everything.push_back(&weights);
-  for (const nn::NamedBuffer& b : nn::named_buffers(*model_)) everything.push_back(b.buffer);
-  broadcast_buffers(ranks, everything);
+  broadcast_buffers(ranks, {&weights});
+  share_statistics();
   arena_->refresh_working();
   if (main()) {
     data::write_file_atomic(dir + "/config.toml", settings_text(config_));
@@ -114,24 +96,22 @@ Trainer::~Trainer() = default;
 
 void Trainer::announce() const {
   if (!main()) return;
-  const int64_t batch = config_.train.batch * config_.train.accumulate * ranks_.size();
   log_info("unet3d: base ", config_.model.base, ", ", nn::parameter_count(*model_), " parameters, ",
            config_.model.norm, " norm, ", config_.precision, "; ", ranks_.size(), " rank",
            ranks_.size() > 1 ? "s" : "", " x ", apps::compute_threads(), " threads");
   log_info("data: ", cases_->describe());
-  log_info("run: ", config_.train.epochs, " epochs x ", updates_an_epoch_,
-           " updates, effective batch ", batch, ", peak learning rate ", updater_->schedule().peak,
+  log_info("run: ", config_.train.epochs, " epochs x ", plan_->updates_an_epoch(),
+           " updates, effective batch ", plan_->samples(), ", peak learning rate ",
+           updater_->schedule().peak,
            config_.optim.scale_lr == "linear"
                ? detail::join(" (", config_.optim.lr, " x ", ranks_.size(), " ranks)")
                : std::string(),
            ", writes to ", config_.output.dir);
-  if (config_.model.norm == "batch" && ranks_.size() > 1)
-    log_warn("batch norm with ", ranks_.size(),
-             " ranks: each rank normalises with its own statistics; model.norm=sync_batch "
-             "joins them");
-  if (config_.train.batch == 1 && config_.model.norm == "batch")
-    log_warn(
-        "batch norm with batch 1: statistics of one sample; group or instance norm suit better");
+  if (plan_->sharded())
+    log_info("reproducible: ", plan_->n_shards(), " shards of ", config_.comm.shard_samples,
+             " samples an update; the same bits for any number of ranks with ",
+             apps::compute_threads(), " threads each and the same effective batch");
+  for (const std::string& warning : parallel_warnings(config_, ranks_.size())) log_warn(warning);
 }
 
 bool Trainer::finished() const {
@@ -161,7 +141,7 @@ bool Trainer::run() {
                  apps::duration_text(now_s() - run_begin_s_) +
                  (position_.best_epoch < 0
                       ? std::string("; not validated yet")
-                      : "; best validation loss " + brief(position_.best) + " after epoch " +
+                      : "; best validation loss " + apps::brief(position_.best) + " after epoch " +
                             std::to_string(position_.best_epoch)));
   return !stop_.stopping();
 }
@@ -181,12 +161,11 @@ void Trainer::end_epoch(bool best) {
 
 void Trainer::train_epoch() {
   model_->set_training(true);
-  loader_->start(sampler_->slots(position_.data));
-  const int64_t epoch = position_.data.epoch, n = sampler_->options().n_samples;
-  const int64_t window = config_.train.batch * config_.train.accumulate * ranks_.size();
+  loader_->start(plan_->slots(position_.data));
+  const int64_t epoch = position_.data.epoch, n = plan_->sampler().options().n_samples;
   while (position_.data.epoch == epoch && !finished() && !stop_.due()) {
     // The last window of an epoch may be smaller; its gradient is the mean over what it holds.
-    const int64_t samples = std::min(window, n - position_.data.position);
+    const int64_t samples = plan_->samples_at(position_.data);
     train_window(samples);
     position_.data.position += samples;
     if (position_.data.position == n) position_.data = {epoch + 1, 0};
@@ -198,21 +177,23 @@ void Trainer::train_epoch() {
   }
 }
 
+// What a window costs beside computing: the growth of loader_->wait_s() (waiting for data) and of
+// exchange_->counters().wait_s (communication that backward did not hide).
 void Trainer::train_window(int64_t window_samples) {
   updater_->begin_window();
   suspect_.clear();
-  // What this rank takes: as much as every other rank, repeats (padding) included.
-  int64_t left = (window_samples + ranks_.size() - 1) / ranks_.size();
-  while (left > 0) {
+  const std::vector<int64_t> steps = plan_->micro_steps(window_samples);
+  for (size_t k = 0; k < steps.size(); ++k) {
     std::vector<Loaded> loaded;
-    for (int64_t i = std::min(left, config_.train.batch); i > 0; --i) {
+    while (static_cast<int64_t>(loaded.size()) < steps[k]) {
       std::optional<Loaded> next = loader_->next();
-      BORA_CHECK(next, "the loader ended ", left, " samples early");
+      BORA_CHECK(next, "the loader ended ", steps[k] - static_cast<int64_t>(loaded.size()),
+                 " samples early");
       loaded.push_back(std::move(*next));
     }
-    left -= static_cast<int64_t>(loaded.size());
-    reducer_->set_enabled(left == 0);  // one reduction a window
+    exchange_->begin_micro_step(/*last=*/k + 1 == steps.size());
     forward_backward(loaded, window_samples);
+    exchange_->end_micro_step();
   }
   const apps::UpdateReport report = updater_->finish_window(suspect_);
   samples_seen_ += window_samples;
@@ -223,23 +204,25 @@ void Trainer::forward_backward(const std::vector<Loaded>& loaded, int64_t window
   std::vector<data::Sample> samples;
   for (const Loaded& l : loaded)
     if (!l.slot.padding) samples.push_back(l.sample);
-  // A rank with nothing but repeats takes part with the weight 0, so that every rank makes the same
-  // calls.
-  const double real = static_cast<double>(samples.size());
-  if (samples.empty()) samples.push_back(loaded.front().sample);
-  const data::Batch batch = data::collate(samples);
+  // Without a sample of its own a rank takes part with a batch of none: it makes the calls of the
+  // others (statistics, reductions), and adds nothing to any of them.
+  const data::Batch batch =
+      samples.empty() ? no_samples(loaded.front().sample) : data::collate(samples);
+  const auto real = static_cast<double>(samples.size());
 
   // What the network draws (dropout) depends on the sample's place in the epoch, not on the rank.
   const RngPosition draws{
       .seed = config_.train.seed,
       .base = rng_stream("step", static_cast<uint64_t>(loaded.front().slot.epoch),
                          static_cast<uint64_t>(loaded.front().slot.slot))};
-  // The reducer adds the ranks up: each sample's gradient weighs 1 / (samples of the window).
+  // The exchange adds the ranks up: each sample's gradient weighs 1 / (samples of the window).
   const double seed = updater_->loss_scale() * real / static_cast<double>(window_samples);
-  backward(window_loss(batch, draws, real), Tensor::scalar<float>(static_cast<float>(seed)));
+  backward(window_loss(batch, draws, loaded.front().slot, real),
+           Tensor::scalar<float>(static_cast<float>(seed)));
 }
 
-Tensor Trainer::window_loss(const data::Batch& batch, const RngPosition& draws, double weight) {
+Tensor Trainer::window_loss(const data::Batch& batch, const RngPosition& draws,
+                            const data::Slot& first, double weight) {
   const PrecisionScope precision(compute_type_);
   const auto run = [&] {
     const RngScope rng(draws);
@@ -247,9 +230,15 @@ Tensor Trainer::window_loss(const data::Batch& batch, const RngPosition& draws, 
   };
   const Loss loss = run();
   bool finite = true;
-  for (const auto& [name, value] : loss.parts) {
-    finite = finite && std::isfinite(value);
-    if (weight > 0 && std::isfinite(value)) window_sums_.add(name, value * weight, weight);
+  if (weight > 0) {
+    std::vector<double> values, counts;
+    for (const auto& [name, value] : loss.parts) {
+      const bool counted = std::isfinite(value);
+      finite = finite && counted;
+      values.push_back(counted ? value * weight : 0.0);
+      counts.push_back(counted ? weight : 0.0);
+    }
+    losses_->add(place_of(first), values, counts);
   }
   // Where no smaller loss scale can help, the run ends after this window: find out why.
   if (!finite && suspect_.empty() && (compute_type_ != DType::f16 || scaler_->at_lowest())) {
@@ -261,131 +250,12 @@ Tensor Trainer::window_loss(const data::Batch& batch, const RngPosition& draws, 
   return loss.total;
 }
 
-void Trainer::log_window(const apps::UpdateReport& report) {
-  if (report.skipped) {
-    if (!main()) return;
-    log_warn("update ", report.update + 1, " skipped: gradients overflowed in f16 at loss scale ",
-             brief(report.loss_scale), "; now ", brief(scaler_->scale()));
-    metrics_log_->write({{"kind", std::string("skipped")},
-                         {"update", report.update},
-                         {"epoch", position_.data.epoch},
-                         {"loss_scale", report.loss_scale},
-                         {"seconds", now_s() - run_begin_s_}});
-    return;
-  }
-  const bool due = report.update % config_.output.log_every == 0 || finished() ||
-                   report.update == total_updates_;
-  if (report.clip < 0.01 && main())
-    log_warn("update ", report.update, ": gradient norm ", brief(report.gradient_norm),
-             " is over 100 times the clip of ", config_.optim.clip);
-  if (!due) return;
-  window_sums_.reduce(ranks_, "training loss");
-  const double now = now_s();
-  const double seconds = now - last_log_s_;
-  const double rate = static_cast<double>(samples_seen_ - last_log_samples_) / seconds;
-  const double wait = loader_->wait_s() - last_wait_s_;
-  const double slowest_wait = ranks_.all_reduce(wait, ReduceOp::max, "data wait");
-  if (main()) {
-    const double epoch = static_cast<double>(position_.data.epoch) +
-                         static_cast<double>(position_.data.position) /
-                             static_cast<double>(sampler_->options().n_samples);
-    std::vector<std::pair<std::string, data::JsonValue>> row{
-        {"kind", std::string("train")},
-        {"update", report.update},
-        {"epoch", position_.data.epoch},
-        {"lr", report.lr},
-        {"gradient_norm", report.gradient_norm},
-        {"clip_factor", report.clip},
-        {"loss_scale", report.loss_scale},
-        {"skipped", scaler_->skipped()},
-        {"samples_per_s", rate},
-        {"data_wait_s", slowest_wait},
-        {"seconds", now - run_begin_s_}};
-    for (const std::string& name : loss_names(config_.loss))
-      row.emplace_back(name, window_sums_.mean(name));
-    metrics_log_->write(row);
-    progress_.update(static_cast<double>(report.update) / static_cast<double>(total_updates_),
-                     "epoch " + fixed(epoch, 1) + "/" + std::to_string(config_.train.epochs) +
-                         "  update " + std::to_string(report.update) + "/" +
-                         std::to_string(total_updates_) + "  loss " +
-                         fixed(window_sums_.mean("loss"), 4) + "  lr " + brief(report.lr) + "  " +
-                         fixed(rate, 1) + " samples/s");
-  }
-  window_sums_.clear();
-  last_log_s_ = now;
-  last_log_samples_ = samples_seen_;
-  last_wait_s_ = loader_->wait_s();
-}
-
-std::optional<bool> Trainer::validate() {
-  if (stop_.stopping()) return {};  // the resumed run begins with it
-  const data::Dataset& cases = cases_->validation();
-  if (cases.size() == 0) {  // nothing to choose by: the last state counts as the best
-    position_.best_epoch = position_.data.epoch;
-    return true;
-  }
-  model_->set_training(false);
-  const NoGrad no_grad;
-  const PrecisionScope precision(compute_type_);
-  MetricSums sums;
-  for (const std::string& name : loss_names(config_.loss)) sums.declare(name);
-  for (const char* name : {"absolute_error", "squared_error"}) sums.declare(name);
-  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases.size(),
-                                                              .n_ranks = ranks_.size(),
-                                                              .rank = ranks_.rank(),
-                                                              .shuffle = false,
-                                                              .tail = data::Tail::uneven});
-  bool told = false;  // to stop; other ranks may be through by then
-  ranks_.agree("validation", [&] {
-    for (const data::Slot& slot : sampler.slots({})) {
-      told = apps::stop_signal() != 0;
-      if (told) return;
-      const data::Batch batch =
-          data::collate({cases.read(slot.index, data::WindowChoice::centred())});
-      const Tensor prediction = model_->forward(batch.input);
-      const Loss loss = compute_loss(config_.loss, prediction, batch.target, batch.region);
-      for (const auto& [name, value] : loss.parts) sums.add(name, value);
-      const kernels::ErrorSums e = physical_errors(prediction, batch);
-      BORA_CHECK(e.count > 0, "validation case ", batch.names.at(0),
-                 " has no open cell: it cannot be scored");
-      sums.add("absolute_error", e.abs, e.count);
-      sums.add("squared_error", e.square, e.count);
-    }
-  });
-  if (ranks_.all_reduce(told ? 1.0 : 0.0, ReduceOp::max, "validation left early") > 0) {
-    stop_.stop_now();
-    return {};
-  }
-  sums.reduce(ranks_, "validation");
-  const double loss = sums.mean("loss");
-  BORA_CHECK(std::isfinite(loss), "validation loss after epoch ", position_.data.epoch, " is ",
-             loss, ": the run ends; the last good checkpoint stays in ", config_.output.dir);
-  const bool best = position_.best_epoch < 0 || loss < position_.best;
-  if (best) {
-    position_.best = loss;
-    position_.best_epoch = position_.data.epoch;
-    position_.epochs_without_best = 0;
-  } else {
-    ++position_.epochs_without_best;
-  }
-  if (main()) {
-    const double mae = sums.mean("absolute_error"), rmse = std::sqrt(sums.mean("squared_error"));
-    std::vector<std::pair<std::string, data::JsonValue>> row{{"kind", std::string("validation")},
-                                                             {"update", updates()},
-                                                             {"epoch", position_.data.epoch},
-                                                             {"mae_m_s", mae},
-                                                             {"rmse_m_s", rmse},
-                                                             {"best", best},
-                                                             {"seconds", now_s() - run_begin_s_}};
-    for (const std::string& name : loss_names(config_.loss))
-      row.emplace_back(name, sums.mean(name));
-    metrics_log_->write(row);
-    progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
-                   std::to_string(config_.train.epochs) + "  validation loss " + fixed(loss, 4) +
-                   "  MAE " + fixed(mae, 3) + " m/s  RMSE " + fixed(rmse, 3) + " m/s" +
-                   (best ? "  (best)" : ""));
-  }
-  return best;
+// Rank 0's running statistics on all ranks: so all validate the same network, the one that rank 0
+// saves.  Ranks that join their statistics have the same ones anyway.
+void Trainer::share_statistics() {
+  std::vector<Tensor*> buffers;
+  for (const nn::NamedBuffer& b : nn::named_buffers(*model_)) buffers.push_back(b.buffer);
+  if (!buffers.empty() && ranks_.size() > 1) broadcast_buffers(ranks_, buffers);
 }
 
 }  // namespace bora::unet3d

@@ -6,19 +6,20 @@
 #include <optional>
 #include <string>
 
+#include "apps/common/ordered_sums.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/stop.hpp"
 #include "apps/common/updater.hpp"
+#include "apps/common/window_plan.hpp"
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/config.hpp"
 #include "apps/unet3d/loss.hpp"
 #include "apps/unet3d/model.hpp"
-#include "comm/metric_sums.hpp"
+#include "comm/gradient_exchange.hpp"
 #include "core/collective.hpp"
 #include "data/batch.hpp"
 #include "data/jsonl.hpp"
 #include "data/loader.hpp"
-#include "data/sampler.hpp"
 
 namespace bora::unet3d {
 
@@ -50,6 +51,8 @@ class Trainer {
   int64_t total_updates() const { return total_updates_; }
   const Position& position() const { return position_; }
   nn::ParameterArena& arena() { return *arena_; }
+  UNet3d& model() { return *model_; }
+  const GradientExchange::Counters& exchange_counters() const { return exchange_->counters(); }
 
  private:
   struct Loaded {
@@ -60,10 +63,12 @@ class Trainer {
   void train_epoch();
   void train_window(int64_t window_samples);
   void forward_backward(const std::vector<Loaded>& loaded, int64_t window_samples);
-  Tensor window_loss(const data::Batch& batch, const RngPosition& draws, double weight);
+  Tensor window_loss(const data::Batch& batch, const RngPosition& draws, const data::Slot& first,
+                     double weight);
   void log_window(const apps::UpdateReport& report);
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
+  void share_statistics();
   void save(const std::string& name);
   void save_last();
   void state(StateVisitor& visitor);
@@ -79,17 +84,17 @@ class Trainer {
   std::unique_ptr<nn::Optimizer> optimizer_;
   std::optional<nn::GradScaler> scaler_;  // used with fp16 only, saved always
   DType compute_type_;                    // of class `half` ops
-  std::unique_ptr<GradientReducer> reducer_;
+  std::optional<apps::WindowPlan> plan_;
+  std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<apps::Updater> updater_;
-  std::optional<data::DistributedSampler> sampler_;
   std::unique_ptr<data::Loader<Loaded>> loader_;
   std::unique_ptr<data::JsonlWriter> metrics_log_;
   apps::Progress progress_;
   apps::StopWatcher stop_;
   Position position_;
-  int64_t updates_an_epoch_ = 0, total_updates_ = 0;
-  MetricSums window_sums_;  // since the last line of the log
-  std::string suspect_;     // what went wrong first in this window's forward passes
+  int64_t total_updates_ = 0;
+  std::optional<apps::OrderedSums> losses_;  // since the last line of the log
+  std::string suspect_;  // what went wrong first in this window's forward passes
   double last_log_s_ = 0, run_begin_s_ = 0;
   double last_wait_s_ = 0;
   int64_t last_log_samples_ = 0, samples_seen_ = 0;

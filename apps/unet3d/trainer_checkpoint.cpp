@@ -32,7 +32,7 @@ void Trainer::state(StateVisitor& visitor) {
   visitor.value("epochs_without_best", position_.epochs_without_best);
   visitor.value("stopped_early", position_.stopped_early);
   visitor.value("validation_due", position_.validation_due);
-  sampler_->state(visitor, position_.data);
+  plan_->sampler().state(visitor, position_.data);
   if (!visitor.loading()) return;
   if (world != ranks_.size() && main())
     log_warn("the checkpoint was written by ", world, " ranks, this run has ", ranks_.size(),

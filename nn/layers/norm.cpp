@@ -33,6 +33,14 @@ Norm::Norm(NormKind kind, int64_t channels, int64_t groups, double eps)
   }
 }
 
+void Norm::synchronise(Collective* ranks) {
+  BORA_CHECK(kind_ == NormKind::batch || kind_ == NormKind::sync_batch,
+             "Norm::synchronise: ", describe(),
+             " has no statistics over the batch; wanted a batch norm");
+  kind_ = NormKind::sync_batch;
+  ranks_ = ranks;
+}
+
 Tensor Norm::forward(const Tensor& x, const NormFusion& fusion) {
   if (kind_ == NormKind::group || kind_ == NormKind::instance)
     return group_norm(x, gamma_.value, beta_.value, groups_, eps_, fusion);
@@ -66,6 +74,38 @@ std::string Norm::describe() const {
       return detail::join("SyncBatchNorm ", gamma_.shape[0]);
   }
   return "";
+}
+
+namespace {
+
+class SyncConverter final : public Visitor {
+ public:
+  explicit SyncConverter(Collective* ranks) : ranks_(ranks) {}
+  void parameter(std::string_view, Parameter&) override {}
+  void see(Module& module) {
+    auto* norm = dynamic_cast<Norm*>(&module);
+    if (norm == nullptr) return;
+    if (norm->kind() != NormKind::batch && norm->kind() != NormKind::sync_batch) return;
+    norm->synchronise(ranks_);
+    ++n_;
+  }
+  int64_t n() const { return n_; }
+
+ protected:
+  void enter(Module& module) override { see(module); }
+
+ private:
+  Collective* ranks_;
+  int64_t n_ = 0;
+};
+
+}  // namespace
+
+int64_t convert_to_sync_batch_norm(Module& module, Collective* ranks) {
+  SyncConverter converter(ranks);
+  converter.see(module);
+  module.visit(converter);
+  return converter.n();
 }
 
 }  // namespace bora::nn

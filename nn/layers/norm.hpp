@@ -28,8 +28,12 @@ class Norm final : public Module {
   void visit(Visitor& v) override;
   std::string describe() const override;
 
+  NormKind kind() const { return kind_; }
   /// The ranks over which sync_batch joins its statistics; nullptr: this rank alone.  Not owned.
   void set_collective(Collective* ranks) { ranks_ = ranks; }
+  /// From batch to sync_batch over `ranks`: parameters, running statistics and names stay as they
+  /// are.  Throws Error for a norm that is neither.
+  void synchronise(Collective* ranks);
 
  private:
   NormKind kind_;
@@ -39,5 +43,12 @@ class Norm final : public Module {
   BatchNormState running_;
   Collective* ranks_ = nullptr;
 };
+
+/// Makes every batch norm in `module`, itself or at any depth, a synchronised one over `ranks` (not
+/// owned; nullptr: this rank alone), and gives `ranks` to those that are one already; other layers
+/// are left alone.  The layers stay where they are, so that parameters, running statistics, their
+/// names, the arena and the optimizer remain valid: it may be called before or after any of them is
+/// made.  Returns how many layers are synchronised now.
+int64_t convert_to_sync_batch_norm(Module& module, Collective* ranks);
 
 }  // namespace bora::nn

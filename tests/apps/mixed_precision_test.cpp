@@ -9,6 +9,7 @@
 #include "apps/unet3d/loss.hpp"
 #include "apps/unet3d/model.hpp"
 #include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
 #include "core/op.hpp"
 #include "core/rng.hpp"
 #include "nn/parameter_arena.hpp"

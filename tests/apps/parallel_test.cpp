@@ -12,6 +12,7 @@
 #include "apps/unet3d/model.hpp"
 #include "comm/broadcast_state.hpp"
 #include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
 #include "core/precision.hpp"
 #include "core/rng.hpp"
 #include "nn/parameter_arena.hpp"

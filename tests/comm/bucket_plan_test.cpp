@@ -70,6 +70,14 @@ TEST(BucketPlan, FirstIsSmallThenTheTargetThenTheTail) {
   EXPECT_EQ(wanted, buckets);
 }
 
+// What is smaller than a first bucket is not cut: two reductions would only cost a second latency.
+TEST(BucketPlan, ASmallBufferIsOneBucket) {
+  const FlatLayout layout = layout_of(std::vector<int64_t>(10, 64));  // 2560 bytes
+  EXPECT_EQ(1u, plan_buckets(layout, DType::f32, {4096, 2561, 512}).size());
+  EXPECT_EQ(2u, plan_buckets(layout, DType::f32, {4096, 2560, 512}).size());
+  EXPECT_EQ(1u, plan_buckets(layout, DType::f32, {}).size());
+}
+
 TEST(BucketPlan, RefusesSizesThatAreNotPositive) {
   EXPECT_THROW(plan_buckets(layout_of({1}), DType::f32, {0, 1, 0}), Error);
   EXPECT_THROW(plan_buckets(layout_of({1}), DType::f32, {1, 0, 0}), Error);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 
 namespace bora {
@@ -76,6 +77,44 @@ TEST(FlatBuffer, StartsAsZeroAndPaddingStaysZero) {
     const float expected = k < 5 ? 1.0f : k < 64 ? 0.0f : k < 128 ? 2.0f : k == 128 ? 3.0f : 0.0f;
     ASSERT_EQ(all[k], expected) << k;
   }
+}
+
+TEST(FlatBuffer, LiesInGivenMemoryAndKeepsIt) {
+  const FlatLayout layout = three();
+  bool released = false;
+  alignas(256) static std::array<unsigned char, 192 * 4 + 256> bytes;
+  bytes.fill(0xff);
+  const auto memory = [&](int64_t offset, int64_t n) {
+    return Tensor::wrap(bytes.data() + offset, {n}, DType::u8, cpu(), [&] { released = true; });
+  };
+  {
+    FlatBuffer buffer(layout, DType::f32, memory(0, 192 * 4 + 5));
+    EXPECT_FALSE(released);
+    EXPECT_EQ(buffer.all().raw(), bytes.data());
+    EXPECT_THAT(buffer.all().to_vector<float>(), testing::Each(0.0f));
+    EXPECT_EQ(bytes[192 * 4], 0xff);  // not a byte more
+    const Tensor part = buffer.part(1);
+    buffer = {};
+    EXPECT_FALSE(released);
+    EXPECT_EQ(part.raw(), bytes.data() + 256);
+  }
+  EXPECT_TRUE(released);
+  EXPECT_THAT([&] { FlatBuffer(layout, DType::f32, memory(0, 192 * 4 - 1)); },
+              ThrowsMessage<Error>(HasSubstr("given 767 bytes of memory, wanted 768")));
+  EXPECT_THAT([&] { FlatBuffer(layout, DType::f32, memory(64, 192 * 4)); },
+              ThrowsMessage<Error>(HasSubstr("multiple of 256")));
+}
+
+TEST(FlatBuffer, AsksItsSourceForTheBytesItNeeds) {
+  int64_t asked = -1;
+  const MemorySource source = [&](int64_t bytes) {
+    asked = bytes;
+    return Tensor::zeros({bytes}, DType::u8);
+  };
+  EXPECT_EQ(FlatBuffer::make(three(), DType::f64, cpu(), source).all().bytes(), 192 * 8);
+  EXPECT_EQ(asked, 192 * 8);
+  EXPECT_EQ(FlatBuffer::make(three(), DType::f64, cpu(), {}).all().bytes(), 192 * 8);
+  EXPECT_EQ(FlatBuffer::make(FlatLayout(), DType::f32, cpu(), source).all().numel(), 0);
 }
 
 TEST(FlatBuffer, SliceSharesTheBytes) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_checkpoints A B: exit code 0 if both hold the same state bit for bit, but for the
-// settings' text.
+// compare_checkpoints A B [NAME...]: exit code 0 if both hold the same state bit for bit, but for
+// the settings' text and the entries named.
 #include <cstdio>
 #include <map>
+#include <set>
 #include <string>
 
 #include "core/error.hpp"
@@ -13,17 +14,19 @@ namespace {
 using bora::data::hdf5::File;
 
 /// "model.head.bias" -> checksum of its bytes, for every data set below /state.
-std::map<std::string, uint64_t> checksums(const std::string& path) {
+std::map<std::string, uint64_t> checksums(const std::string& path,
+                                          const std::set<std::string>& but) {
   const auto file = File::open(path);
   const auto state = file.open_group("/state");
   std::map<std::string, uint64_t> out;
   for (const std::string& name : state.dataset_names())
-    if (name != "config") out[name] = state.open_dataset(name).attribute<uint64_t>("checksum");
+    if (!but.contains(name)) out[name] = state.open_dataset(name).attribute<uint64_t>("checksum");
   return out;
 }
 
-int compare(const std::string& a_path, const std::string& b_path) {
-  const auto a = checksums(a_path), b = checksums(b_path);
+int compare(const std::string& a_path, const std::string& b_path,
+            const std::set<std::string>& but) {
+  const auto a = checksums(a_path, but), b = checksums(b_path, but);
   int differences = 0;
   for (const auto& [name, sum] : a) {
     const auto other = b.find(name);
@@ -43,8 +46,10 @@ int compare(const std::string& a_path, const std::string& b_path) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc != 3) throw bora::UsageError("usage: compare_checkpoints A.h5 B.h5");
-    return compare(argv[1], argv[2]);
+    if (argc < 3) throw bora::UsageError("usage: compare_checkpoints A.h5 B.h5 [NAME...]");
+    std::set<std::string> but(argv + 3, argv + argc);
+    but.insert("config");
+    return compare(argv[1], argv[2], but);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;

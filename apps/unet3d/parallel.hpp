@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the settings of comm.* to how ranks work together in training.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/common/window_plan.hpp"
+#include "apps/unet3d/config.hpp"
+#include "comm/communicator.hpp"
+#include "comm/gradient_exchange.hpp"
+#include "nn/parameter_arena.hpp"
+
+namespace bora::unet3d {
+
+/// Whether updates have the same bits for any number of ranks (comm.all_reduce=reproducible).
+bool reproducible(const Config& config);
+
+/// Throws UsageError where settings do not go together.  A pure function: all ranks agree.
+void check_parallel(const Config& config);
+
+CommunicatorOptions communicator_options(const CommConfig& config);
+
+/// Memory for what all ranks reduce every update: shared where they share a host; empty (ordinary
+/// memory) for one rank, and for gradients on a device.  `ranks` outlives it.
+MemorySource shared_memory(Collective& ranks);
+
+/// The plan of updates for so many samples.
+apps::WindowPlan window_plan(const Config& config, int64_t n_samples, const Collective& ranks);
+
+/// What joins the gradients: a GradientReducer that sums (the loss weighs each sample), or a
+/// ShardReducer.  Collective; arena and ranks outlive it.
+std::unique_ptr<GradientExchange> make_exchange(const Config& config, nn::ParameterArena& arena,
+                                                const apps::WindowPlan& plan, Collective& ranks);
+
+/// What a user should know who trains with so many ranks: one sentence each.
+std::vector<std::string> parallel_warnings(const Config& config, int n_ranks);
+
+}  // namespace bora::unet3d

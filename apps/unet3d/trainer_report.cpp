@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Trainer measures and says: the log of updates, and validation.
+#include <cmath>
+
+#include "apps/common/text.hpp"
+#include "apps/unet3d/setup.hpp"
+#include "apps/unet3d/trainer.hpp"
+#include "core/log.hpp"
+#include "core/precision.hpp"
+#include "core/profile.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+/// Of a batch of one, in m/s.
+kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& batch) {
+  Tensor p = prediction.dtype() == DType::f32 ? prediction.detach().clone()
+                                              : prediction.detach().to(DType::f32);
+  Tensor t = batch.target.clone();
+  data::denormalise(p, batch.scalings.at(0));
+  data::denormalise(t, batch.scalings.at(0));
+  return case_errors(p, t, batch.region, 0.5);
+}
+
+}  // namespace
+
+void Trainer::log_window(const apps::UpdateReport& report) {
+  if (report.skipped) {
+    if (!main()) return;
+    log_warn("update ", report.update + 1, " skipped: gradients overflowed in f16 at loss scale ",
+             apps::brief(report.loss_scale), "; now ", apps::brief(scaler_->scale()));
+    metrics_log_->write({{"kind", std::string("skipped")},
+                         {"update", report.update},
+                         {"epoch", position_.data.epoch},
+                         {"loss_scale", report.loss_scale},
+                         {"seconds", now_s() - run_begin_s_}});
+    return;
+  }
+  const bool due = report.update % config_.output.log_every == 0 || finished() ||
+                   report.update == total_updates_;
+  if (report.clip < 0.01 && main())
+    log_warn("update ", report.update, ": gradient norm ", apps::brief(report.gradient_norm),
+             " is over 100 times the clip of ", config_.optim.clip);
+  if (!due) return;
+  const MetricSums losses = losses_->reduce(ranks_, "training loss");
+  losses_->clear();
+  const double now = now_s();
+  const double seconds = now - last_log_s_;
+  const double rate = static_cast<double>(samples_seen_ - last_log_samples_) / seconds;
+  const double wait = loader_->wait_s() - last_wait_s_;
+  const double slowest_wait = ranks_.all_reduce(wait, ReduceOp::max, "data wait");
+  if (main()) {
+    const double epoch = static_cast<double>(position_.data.epoch) +
+                         static_cast<double>(position_.data.position) /
+                             static_cast<double>(plan_->sampler().options().n_samples);
+    std::vector<std::pair<std::string, data::JsonValue>> row{
+        {"kind", std::string("train")},
+        {"update", report.update},
+        {"epoch", position_.data.epoch},
+        {"lr", report.lr},
+        {"gradient_norm", report.gradient_norm},
+        {"clip_factor", report.clip},
+        {"loss_scale", report.loss_scale},
+        {"skipped", scaler_->skipped()},
+        {"samples_per_s", rate},
+        {"data_wait_s", slowest_wait},
+        {"seconds", now - run_begin_s_}};
+    for (const std::string& name : loss_names(config_.loss))
+      row.emplace_back(name, losses.mean(name));
+    metrics_log_->write(row);
+    progress_.update(static_cast<double>(report.update) / static_cast<double>(total_updates_),
+                     "epoch " + apps::fixed(epoch, 1) + "/" + std::to_string(config_.train.epochs) +
+                         "  update " + std::to_string(report.update) + "/" +
+                         std::to_string(total_updates_) + "  loss " +
+                         apps::fixed(losses.mean("loss"), 4) + "  lr " + apps::brief(report.lr) +
+                         "  " + apps::fixed(rate, 1) + " samples/s");
+  }
+  last_log_s_ = now;
+  last_log_samples_ = samples_seen_;
+  last_wait_s_ = loader_->wait_s();
+}
+
+std::optional<bool> Trainer::validate() {
+  if (stop_.stopping()) return {};  // the resumed run begins with it
+  const data::Dataset& cases = cases_->validation();
+  if (cases.size() == 0) {  // nothing to choose by: the last state counts as the best
+    position_.best_epoch = position_.data.epoch;
+    return true;
+  }
+  share_statistics();
+  model_->set_training(false);
+  const NoGrad no_grad;
+  const PrecisionScope precision(compute_type_);
+  std::vector<std::string> names = loss_names(config_.loss);
+  names.insert(names.end(), {"absolute_error", "squared_error"});
+  apps::OrderedSums scores(names);
+  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases.size(),
+                                                              .n_ranks = ranks_.size(),
+                                                              .rank = ranks_.rank(),
+                                                              .shuffle = false,
+                                                              .tail = data::Tail::uneven});
+  bool told = false;  // to stop; other ranks may be through by then
+  ranks_.agree("validation", [&] {
+    for (const data::Slot& slot : sampler.slots({})) {
+      told = apps::stop_signal() != 0;
+      if (told) return;
+      const data::Batch batch =
+          data::collate({cases.read(slot.index, data::WindowChoice::centred())});
+      const Tensor prediction = model_->forward(batch.input);
+      const Loss loss = compute_loss(config_.loss, prediction, batch.target, batch.region);
+      std::vector<double> values, counts(loss.parts.size(), 1.0);
+      for (const auto& [name, value] : loss.parts) values.push_back(value);
+      const kernels::ErrorSums e = physical_errors(prediction, batch);
+      BORA_CHECK(e.count > 0, "validation case ", batch.names.at(0),
+                 " has no open cell: it cannot be scored");
+      values.insert(values.end(), {e.abs, e.square});
+      counts.insert(counts.end(), 2, e.count);
+      scores.add(slot.index, values, counts);
+    }
+  });
+  if (ranks_.all_reduce(told ? 1.0 : 0.0, ReduceOp::max, "validation left early") > 0) {
+    stop_.stop_now();
+    return {};
+  }
+  const MetricSums sums = scores.reduce(ranks_, "validation");
+  const double loss = sums.mean("loss");
+  BORA_CHECK(std::isfinite(loss), "validation loss after epoch ", position_.data.epoch, " is ",
+             loss, ": the run ends; the last good checkpoint stays in ", config_.output.dir);
+  const bool best = position_.best_epoch < 0 || loss < position_.best;
+  if (best) {
+    position_.best = loss;
+    position_.best_epoch = position_.data.epoch;
+    position_.epochs_without_best = 0;
+  } else {
+    ++position_.epochs_without_best;
+  }
+  if (main()) {
+    const double mae = sums.mean("absolute_error"), rmse = std::sqrt(sums.mean("squared_error"));
+    std::vector<std::pair<std::string, data::JsonValue>> row{{"kind", std::string("validation")},
+                                                             {"update", updates()},
+                                                             {"epoch", position_.data.epoch},
+                                                             {"mae_m_s", mae},
+                                                             {"rmse_m_s", rmse},
+                                                             {"best", best},
+                                                             {"seconds", now_s() - run_begin_s_}};
+    for (const std::string& name : loss_names(config_.loss))
+      row.emplace_back(name, sums.mean(name));
+    metrics_log_->write(row);
+    progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
+                   std::to_string(config_.train.epochs) + "  validation loss " +
+                   apps::fixed(loss, 4) + "  MAE " + apps::fixed(mae, 3) + " m/s  RMSE " +
+                   apps::fixed(rmse, 3) + " m/s" + (best ? "  (best)" : ""));
+  }
+  return best;
+}
+
+}  // namespace bora::unet3d
