@@ -19,8 +19,10 @@ struct Bucket {
 /// Sizes in bytes.  A bucket is closed when it has reached its size, so it may be larger by one
 /// range: ranges are never cut.
 struct BucketSizes {
-  int64_t target = int64_t{25} << 20;  ///< large enough that latency does not count
-  int64_t first = int64_t{1} << 20;    ///< small: the first reduction starts early
+  /// 0: an eighth of the buffer, at least 1 and at most 25 MiB: large enough that latency does not
+  /// count, and never so large that the deep levels of a small U-Net wait for one another.
+  int64_t target = 0;
+  int64_t first = int64_t{1} << 20;  ///< small: the first reduction starts early
   /// If not 0, the last ranges that together stay within this are a bucket of their own: a short
   /// tail after backward has ended.  1 MiB ends the bucket before it where the first two levels of
   /// a U-Net of base 32 begin (194,400 parameters), whose gradients come last, after the longest

@@ -12,7 +12,7 @@
 #   --data-root DIR   data set for --data on (samples/urban-wind)
 #   --precision LIST  fp32 (the default), bf16, fp16
 #   --accumulate LIST micro-steps an update (1)
-#   --bucket-mib LIST gradients that are reduced together (25)
+#   --bucket-mib LIST gradients that are reduced together, MiB (0: automatic)
 #   --rounds N        jobs of each setting (3): each round runs all of them, so that a slow hour hits all alike
 #   --launcher TEXT   what starts N ranks; N is put in for {n}: "mpirun -n {n}" (the default), "srun --mpi=pmix -n {n}"
 #   --link            also measure latency and bandwidth between the ranks, and predict the step by them
@@ -25,7 +25,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 fail() { echo "scaling_study.sh: $1" >&2; exit 2; }
-ranks="" output="" modes=weak global=0 data=off data_root=$root/samples/urban-wind precisions=fp32 accumulates=1 buckets=25 rounds=3
+ranks="" output="" modes=weak global=0 data=off data_root=$root/samples/urban-wind precisions=fp32 accumulates=1 buckets=0 rounds=3
 launcher="mpirun -n {n}" report_only=false keys=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -69,11 +69,17 @@ if ! $report_only; then
   [ -n "$ranks" ] || fail "--ranks LIST is missing"
   [[ $launcher == *"{n}"* ]] || fail "--launcher '$launcher' has no place for {n}"
   ranks=$(list "$ranks" "$number") modes=$(list "$modes" 'weak|strong') data=$(list "$data" 'on|off')
-  precisions=$(list "$precisions" 'fp32|fp16|bf16') accumulates=$(list "$accumulates" "$number") buckets=$(list "$buckets" "$number")
+  precisions=$(list "$precisions" 'fp32|fp16|bf16') accumulates=$(list "$accumulates" "$number") buckets=$(list "$buckets" '[0-9]+')
   rounds=$(list "$rounds" "$number")
   if [ "$global" = 0 ]; then global=$(sort -n <<<"$ranks" | tail -n 1); fi
   list "$global" "$number" >/dev/null
   mkdir -p "$output"
+  # Jobs of other settings would be taken for done.
+  settings="global batch $global, ${keys[*]}"
+  if [ -e "$output/settings" ] && [ "$(cat "$output/settings")" != "$settings" ]; then
+    fail "$output holds a study with other settings ($(cat "$output/settings")): wanted those ($settings), or another --output"
+  fi
+  echo "$settings" >"$output/settings"
   touch "$study" "$output/done"
   # shellcheck source=scripts/mpi_env.sh
   source "$root/scripts/mpi_env.sh"

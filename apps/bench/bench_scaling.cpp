@@ -145,7 +145,8 @@ Link measure_link(Collective& ranks) {
 using Seconds = std::chrono::duration<double>;
 
 StepTimeline timeline_of(const std::vector<Step::Times>& times,
-                         const std::vector<std::vector<double>>& ready_s, const Step& alone) {
+                         const std::vector<std::vector<double>>& ready_s, const Step& alone,
+                         double item) {
   StepTimeline t;
   std::vector<double> backward, whole;
   for (const Step::Times& s : times) {
@@ -159,7 +160,7 @@ StepTimeline timeline_of(const std::vector<Step::Times>& times,
     std::vector<double> ready;
     for (const std::vector<double>& step : ready_s) ready.push_back(step[b]);
     t.buckets.push_back(
-        {median(ready), 4.0 * static_cast<double>(buckets[b].end - buckets[b].begin)});
+        {median(ready), item * static_cast<double>(buckets[b].end - buckets[b].begin)});
   }
   return t;
 }
@@ -218,7 +219,7 @@ void measure(const ScalingConfig& c, Collective& ranks, ScalingRow& row) {
   row.comm_ms = ranks.size() > 1 ? 1e3 * median(slowest(comm)) : 0;
   row.exposed_ms = 1e3 * median(slowest(exposed, ReduceOp::mean));
   row.data_wait_ms = 1e3 * median(slowest(data_wait));
-  row.timeline = timeline_of(times, ready, alone);
+  row.timeline = timeline_of(times, ready, alone, c.gradient_type == "f32" ? 4 : 2);
   BORA_CHECK(std::isfinite(full.loss()), "bench_scaling: the loss became ", full.loss());
 }
 
@@ -285,6 +286,7 @@ int run(MpiSession& session, int argc, char** argv) {
   row.precision = c.precision;
   row.accumulate = c.accumulate;
   row.bucket_mib = c.bucket_mib;
+  row.gradient_type = c.gradient_type;
   row.all_reduce = c.all_reduce;
   if (c.link && n > 1) row.link = measure_link(*ranks);
   measure(c, *ranks, row);

@@ -70,7 +70,8 @@ std::string ScalingRow::setting() const {
               accumulate > 1 ? join(" x ", accumulate) : std::string(), ", ", threads,
               threads == 1 ? " thread" : " threads", data ? ", data from files" : "",
               all_reduce == "auto" ? std::string() : ", " + all_reduce,
-              bucket_mib == 25 ? std::string() : join(", buckets of ", bucket_mib, " MiB"));
+              gradient_type == "f32" ? std::string() : join(", gradients in ", gradient_type),
+              bucket_mib == 0 ? std::string() : join(", buckets of ", bucket_mib, " MiB"));
 }
 
 data::JsonRecord to_json(const ScalingRow& r) {
@@ -93,6 +94,7 @@ data::JsonRecord to_json(const ScalingRow& r) {
           {"precision", r.precision},
           {"accumulate", r.accumulate},
           {"bucket_mib", r.bucket_mib},
+          {"gradient_type", r.gradient_type},
           {"all_reduce", r.all_reduce},
           {"median_ms", r.median_ms()},
           {"samples_per_s", r.samples_per_s()},
@@ -130,6 +132,7 @@ ScalingRow scaling_row(const data::JsonRecord& record) {
   r.precision = in.text("precision");
   r.accumulate = in.integer("accumulate");
   r.bucket_mib = in.integer("bucket_mib");
+  r.gradient_type = in.text("gradient_type");
   r.all_reduce = in.text("all_reduce");
   r.compute_ms = in.number("compute_ms");
   r.comm_ms = in.number("comm_ms");

@@ -16,7 +16,7 @@ struct ScalingRow {
   int ranks = 1, hosts = 1, threads = 1;
   std::string mode = "weak";  ///< weak: `batch` samples a rank; strong: `global_batch` in all
   bool data = false;          ///< samples came from files
-  std::string network, precision, all_reduce;
+  std::string network, precision, all_reduce, gradient_type = "f32";
   int64_t base = 0, batch = 1, global_batch = 1, accumulate = 1, bucket_mib = 0;
   std::string size;
   // What it took, milliseconds; medians over steps of the slowest rank of each.

@@ -39,7 +39,6 @@ void check_plain(const StepConfig& c) {
 BucketSizes bucket_sizes(const StepConfig& c) {
   BucketSizes sizes;
   sizes.target = c.bucket_mib << 20;
-  sizes.first = std::min(sizes.first, sizes.target);
   return sizes;
 }
 
@@ -73,7 +72,11 @@ Step::Step(const StepConfig& config, Collective& ranks)
   if (type_ == DType::f16) scaler_.emplace(unet3d::scale_rule_of({}));
   reducer_ = std::make_unique<GradientReducer>(
       arena_->gradients(), arena_->leaves(), ranks,
-      ReducerOptions{.buckets = bucket_sizes(config), .op = ReduceOp::mean});
+      ReducerOptions{.buckets = bucket_sizes(config),
+                     .op = ReduceOp::mean,
+                     .travel = unet3d::gradient_type(config.gradient_type),
+                     .staging_memory =
+                         config.shared_gradients ? unet3d::shared_memory(ranks) : MemorySource{}});
   updater_ = std::make_unique<apps::Updater>(
       *arena_, *optimizer_, *reducer_,
       nn::Schedule{.kind = nn::Schedule::Kind::constant, .peak = 1e-3}, 1.0,
@@ -116,12 +119,18 @@ void Step::run() {
 }
 
 void Step::reduce_only() {
-  arena_->clear_gradients();
+  const DType wire = unet3d::gradient_type(config_.gradient_type);
+  Tensor gradients = arena_->gradients().all();
+  if (wire != gradients.dtype()) {
+    if (!in_transit_.defined()) in_transit_ = Tensor::zeros(gradients.shape(), wire);
+    gradients = in_transit_;
+  } else {
+    gradients.fill(0);  // repeated sums must stay finite
+  }
   std::vector<Work> works;
   int number = 0;
   for (const Bucket& b : reducer_->buckets())
-    works.push_back(ranks_.all_reduce_async(arena_->gradients().slice(b.begin, b.end),
-                                            ReduceOp::mean,
+    works.push_back(ranks_.all_reduce_async(gradients.rows(b.begin, b.end), ReduceOp::mean,
                                             "bucket " + std::to_string(number++) + " alone"));
   for (const Work& work : works) work.wait();
 }

@@ -24,7 +24,8 @@ struct StepConfig {
   int64_t batch = 1;
   std::string precision = "fp32";
   int64_t accumulate = 1;
-  int64_t bucket_mib = 25;
+  int64_t bucket_mib = 0;
+  std::string gradient_type = "f32";
   bool shared_gradients = true;
   static constexpr auto fields() {
     return std::tuple{
@@ -41,7 +42,10 @@ struct StepConfig {
               one_of("fp32", "fp16", "bf16")),
         field("accumulate", &StepConfig::accumulate, "micro-steps an update", positive),
         field("bucket_mib", &StepConfig::bucket_mib,
-              "gradients that are reduced together, MiB (several ranks)", positive),
+              "several ranks: gradients that are reduced together, MiB; 0: automatic", at_least(0)),
+        field("gradient_type", &StepConfig::gradient_type,
+              "several ranks: what gradients travel in, as comm.gradient_type in training",
+              one_of("f32", "f16", "bf16")),
         field("shared_gradients", &StepConfig::shared_gradients,
               "several ranks: gradients in memory that the ranks of the host share, as in "
               "training")};
@@ -98,6 +102,7 @@ class Step {
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<apps::Updater> updater_;
   Tensor input_, target_;
+  Tensor in_transit_;  // gradients of no meaning in the type that they travel in
   int64_t n_parameters_ = 0;
   double loss_ = 0;
   Times times_;

@@ -148,7 +148,7 @@ struct CommConfig {
   int64_t shard_samples = 1;
   std::string gradient_type = "f32";
   bool unused_as_zero = false;
-  int64_t bucket_mb = 25;
+  int64_t bucket_mb = 0;
   double timeout_s = 600;
   static constexpr auto fields() {
     return std::tuple{
@@ -166,8 +166,9 @@ struct CommConfig {
               one_of("f32", "f16", "bf16")),
         field("unused_as_zero", &CommConfig::unused_as_zero,
               "parameters that got no gradient count as zero instead of ending the run"),
-        field("bucket_mb", &CommConfig::bucket_mb, "MiB of gradients that travel together",
-              between(1, 2047)),
+        field("bucket_mb", &CommConfig::bucket_mb,
+              "MiB of gradients that travel together; 0: an eighth of them, 1 to 25 MiB",
+              between(0, 2047)),
         field("timeout_s", &CommConfig::timeout_s,
               "longest wait for other ranks in one operation, seconds; then the run ends and names "
               "them",

@@ -5,7 +5,6 @@
 #include "comm/shard_reducer.hpp"
 
 namespace bora::unet3d {
-namespace {
 
 DType gradient_type(const std::string& name) {
   if (name == "f32") return DType::f32;
@@ -13,8 +12,6 @@ DType gradient_type(const std::string& name) {
   if (name == "bf16") return DType::bf16;
   throw UsageError("comm.gradient_type '" + name + "': wanted f32, f16 or bf16");
 }
-
-}  // namespace
 
 bool reproducible(const Config& config) { return config.comm.all_reduce == "reproducible"; }
 

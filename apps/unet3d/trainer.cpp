@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/common/place.hpp"
 #include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/parallel.hpp"
@@ -41,7 +42,7 @@ Trainer::Trainer(const Config& config, Collective& ranks)
       compute_type_(precision_type(config.precision)),
       progress_(ranks.rank() == 0),
       stop_(ranks, config.train.max_hours) {
-  run_begin_s_ = last_log_s_ = now_s();
+  run_begin_s_ = now_s();
   check_parallel(config);
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
@@ -89,6 +90,7 @@ Trainer::Trainer(const Config& config, Collective& ranks)
     metrics_log_ = std::make_unique<data::JsonlWriter>(
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
   }
+  hosts_ = ranks.all_gather_text(apps::host_name(), "hosts");
   announce();
 }
 
@@ -177,9 +179,10 @@ void Trainer::train_epoch() {
   }
 }
 
-// What a window costs beside computing: the growth of loader_->wait_s() (waiting for data) and of
-// exchange_->counters().wait_s (communication that backward did not hide).
 void Trainer::train_window(int64_t window_samples) {
+  monitor_.begin_step();
+  const double data_wait = loader_->wait_s(), comm_wait = exchange_->counters().wait_s;
+  int64_t samples_here = 0;
   updater_->begin_window();
   suspect_.clear();
   const std::vector<int64_t> steps = plan_->micro_steps(window_samples);
@@ -189,6 +192,7 @@ void Trainer::train_window(int64_t window_samples) {
       std::optional<Loaded> next = loader_->next();
       BORA_CHECK(next, "the loader ended ", steps[k] - static_cast<int64_t>(loaded.size()),
                  " samples early");
+      samples_here += next->slot.padding ? 0 : 1;
       loaded.push_back(std::move(*next));
     }
     exchange_->begin_micro_step(/*last=*/k + 1 == steps.size());
@@ -196,7 +200,9 @@ void Trainer::train_window(int64_t window_samples) {
     exchange_->end_micro_step();
   }
   const apps::UpdateReport report = updater_->finish_window(suspect_);
-  samples_seen_ += window_samples;
+  monitor_.add_data_wait(loader_->wait_s() - data_wait);
+  monitor_.add_comm_wait(exchange_->counters().wait_s - comm_wait);
+  monitor_.end_step(static_cast<double>(samples_here));
   log_window(report);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/common/monitor.hpp"
 #include "apps/common/ordered_sums.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/stop.hpp"
@@ -66,6 +67,7 @@ class Trainer {
   Tensor window_loss(const data::Batch& batch, const RngPosition& draws, const data::Slot& first,
                      double weight);
   void log_window(const apps::UpdateReport& report);
+  void warn_of_straggler(const apps::JobWindow& job);
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
   void share_statistics();
@@ -95,9 +97,10 @@ class Trainer {
   int64_t total_updates_ = 0;
   std::optional<apps::OrderedSums> losses_;  // since the last line of the log
   std::string suspect_;  // what went wrong first in this window's forward passes
-  double last_log_s_ = 0, run_begin_s_ = 0;
-  double last_wait_s_ = 0;
-  int64_t last_log_samples_ = 0, samples_seen_ = 0;
+  apps::Monitor monitor_;
+  std::vector<std::string> hosts_;  // by rank
+  int straggler_ = -1;              // the rank that was named last as slow
+  double run_begin_s_ = 0;
 };
 
 }  // namespace bora::unet3d

@@ -44,11 +44,8 @@ void Trainer::log_window(const apps::UpdateReport& report) {
   if (!due) return;
   const MetricSums losses = losses_->reduce(ranks_, "training loss");
   losses_->clear();
-  const double now = now_s();
-  const double seconds = now - last_log_s_;
-  const double rate = static_cast<double>(samples_seen_ - last_log_samples_) / seconds;
-  const double wait = loader_->wait_s() - last_wait_s_;
-  const double slowest_wait = ranks_.all_reduce(wait, ReduceOp::max, "data wait");
+  const apps::JobWindow job = apps::job_window(monitor_.window(), ranks_);
+  warn_of_straggler(job);
   if (main()) {
     const double epoch = static_cast<double>(position_.data.epoch) +
                          static_cast<double>(position_.data.position) /
@@ -62,9 +59,14 @@ void Trainer::log_window(const apps::UpdateReport& report) {
         {"clip_factor", report.clip},
         {"loss_scale", report.loss_scale},
         {"skipped", scaler_->skipped()},
-        {"samples_per_s", rate},
-        {"data_wait_s", slowest_wait},
-        {"seconds", now - run_begin_s_}};
+        {"samples_per_s", job.samples_per_s},
+        {"step_s", job.step_s},
+        {"data_wait_share", job.data_wait_share},
+        {"comm_wait_share", job.comm_wait_share},
+        {"slowest_rank", job.slowest},
+        {"slowest_rank_s", job.slowest_own_s},
+        {"median_rank_s", job.median_own_s},
+        {"seconds", now_s() - run_begin_s_}};
     for (const std::string& name : loss_names(config_.loss))
       row.emplace_back(name, losses.mean(name));
     metrics_log_->write(row);
@@ -73,11 +75,19 @@ void Trainer::log_window(const apps::UpdateReport& report) {
                          "  update " + std::to_string(report.update) + "/" +
                          std::to_string(total_updates_) + "  loss " +
                          apps::fixed(losses.mean("loss"), 4) + "  lr " + apps::brief(report.lr) +
-                         "  " + apps::fixed(rate, 1) + " samples/s");
+                         "  " + apps::fixed(job.samples_per_s, 1) + " samples/s");
   }
-  last_log_s_ = now;
-  last_log_samples_ = samples_seen_;
-  last_wait_s_ = loader_->wait_s();
+}
+
+// Told when it begins, not at each line of the log.
+void Trainer::warn_of_straggler(const apps::JobWindow& job) {
+  const int now = job.straggler() ? job.slowest : -1;
+  if (main() && now >= 0 && now != straggler_)
+    log_warn("rank ", now, " on host ", hosts_.at(static_cast<size_t>(now)), " needs ",
+             apps::brief(job.slowest_own_s), " s a step, the others ",
+             apps::brief(job.median_own_s),
+             " (median): they wait for it. Its host is slow, shares its cores, or reads slowly");
+  straggler_ = now;
 }
 
 std::optional<bool> Trainer::validate() {

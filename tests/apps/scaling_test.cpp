@@ -21,7 +21,6 @@ ScalingRow job(int ranks, const std::string& mode, std::vector<double> step_ms) 
   r.size = "64x64x64";
   r.batch = mode == "weak" ? 2 : 8 / ranks;
   r.global_batch = mode == "weak" ? 2 * ranks : 8;
-  r.bucket_mib = 25;
   r.step_ms = std::move(step_ms);
   r.compute_ms = 90;
   r.exposed_ms = 5;

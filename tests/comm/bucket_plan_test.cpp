@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace bora {
 namespace {
 
@@ -45,7 +47,8 @@ TEST(BucketPlan, TilesTheBufferForAnySizes) {
       at = b.end;
       range = b.last_range;
       // Without its last range a bucket is below its size: it is closed as early as possible.
-      const int64_t wanted = &b == buckets.data() ? sizes.first : sizes.target;
+      const int64_t wanted =
+          &b == buckets.data() ? std::min(sizes.first, sizes.target) : sizes.target;
       if (b.last_range - b.first_range > 1) {
         ASSERT_LT(bytes_of(layout, b.first_range, b.last_range - 1, type), wanted);
       }
@@ -70,6 +73,19 @@ TEST(BucketPlan, FirstIsSmallThenTheTargetThenTheTail) {
   EXPECT_EQ(wanted, buckets);
 }
 
+TEST(BucketPlan, TheAutomaticTargetIsAnEighthOfTheBuffer) {
+  // 64 ranges of 512 KiB: 32 MiB, so buckets of 4 MiB after the first, and a tail of 1 MiB.
+  const auto buckets = plan_buckets(layout_of(std::vector<int64_t>(64, 1 << 17)), DType::f32, {});
+  ASSERT_EQ(buckets.size(), 10u);
+  EXPECT_EQ(buckets[0].end, 2 << 17);
+  for (int i = 1; i < 8; ++i) EXPECT_EQ(buckets[i].end - buckets[i].begin, 8 << 17) << i;
+  EXPECT_EQ(buckets[9].end - buckets[9].begin, 2 << 17);
+  // Never above 25 MiB: 16 GiB.
+  for (const Bucket& b :
+       plan_buckets(layout_of(std::vector<int64_t>(4096, 1 << 20)), DType::f32, {}))
+    EXPECT_LE(b.end - b.begin, 7 << 20);
+}
+
 // What is smaller than a first bucket is not cut: two reductions would only cost a second latency.
 TEST(BucketPlan, ASmallBufferIsOneBucket) {
   const FlatLayout layout = layout_of(std::vector<int64_t>(10, 64));  // 2560 bytes
@@ -79,7 +95,7 @@ TEST(BucketPlan, ASmallBufferIsOneBucket) {
 }
 
 TEST(BucketPlan, RefusesSizesThatAreNotPositive) {
-  EXPECT_THROW(plan_buckets(layout_of({1}), DType::f32, {0, 1, 0}), Error);
+  EXPECT_THROW(plan_buckets(layout_of({1}), DType::f32, {-1, 1, 0}), Error);
   EXPECT_THROW(plan_buckets(layout_of({1}), DType::f32, {1, 0, 0}), Error);
   EXPECT_THROW(plan_buckets(layout_of({1}), DType::f32, {1, 1, -1}), Error);
 }

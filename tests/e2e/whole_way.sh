@@ -16,7 +16,7 @@ python_free_field() { sed -n "s/.*\"kind\":\"$1\".*\"$2\":\([0-9.eE+-]*\).*/\1/p
 first=$(python_free_field validation loss | head -n 1)
 last=$(python_free_field validation loss | tail -n 1)
 awk -v a="$first" -v b="$last" 'BEGIN { exit !(b < a) }' || fail "the validation loss did not fall: $first -> $last"
-for key in lr gradient_norm samples_per_s data_wait_s charbonnier gradient_plain; do
+for key in lr gradient_norm samples_per_s step_s data_wait_share comm_wait_share slowest_rank charbonnier gradient_plain; do
   grep -q "\"$key\":" "$run/metrics.jsonl" || fail "no $key in metrics.jsonl"
 done
 
