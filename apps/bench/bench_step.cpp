@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -61,18 +62,21 @@ void time_steps(const BenchConfig& c, Step& step, Collective& ranks, StepReport&
   for (int64_t i = 0; i < c.warmup; ++i) step.run();
   caching_allocator(cpu()).reset_peak();
   report.ms.resize(static_cast<size_t>(c.repeats));
-  const double wait_s = step.exchange_counters().wait_s;
+  std::vector<double> waits_ms;
   ranks.barrier("begin of the timed steps");
   const Usage before = usage();
   for (double& ms : report.ms) {
-    const double begin = now_s();
+    const double begin = now_s(), waited_s = step.exchange_counters().wait_s;
     step.run();
     ms = 1e3 * (now_s() - begin);
+    waits_ms.push_back(1e3 * (step.exchange_counters().wait_s - waited_s));
   }
   const Usage after = usage();
-  report.exposed_ms = ranks.all_reduce(1e3 * (step.exchange_counters().wait_s - wait_s),
-                                       ReduceOp::max, "exposed communication") /
-                      static_cast<double>(c.repeats);
+  const auto mean = [](const std::vector<double>& v) {
+    return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+  };
+  report.exposed_ms = mean(ranks.all_reduce(waits_ms, ReduceOp::min, "shortest waits"));
+  report.longest_wait_ms = mean(ranks.all_reduce(waits_ms, ReduceOp::max, "longest waits"));
   std::sort(report.ms.begin(), report.ms.end());
   report.faults_a_step =
       static_cast<double>(after.faults - before.faults) / static_cast<double>(c.repeats);

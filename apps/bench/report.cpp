@@ -116,8 +116,10 @@ void print(const StepReport& r) {
       r.config.size.h, r.config.size.w, r.config.batch, r.config.precision.c_str(), r.threads,
       r.median_ms(), r.percentile_ms(0.1), r.percentile_ms(0.9), r.ms.front(), r.ms.size());
   if (r.ranks > 1)
-    std::printf("%d ranks: %.3f ms a step of exposed communication, %.2f %% of the median\n",
-                r.ranks, r.exposed_ms, 100 * share(r.exposed_ms, r.median_ms()));
+    std::printf(
+        "%d ranks: %.3f ms a step of exposed communication (%.2f %% of the median); %.3f ms with "
+        "the wait for the slowest rank\n",
+        r.ranks, r.exposed_ms, 100 * share(r.exposed_ms, r.median_ms()), r.longest_wait_ms);
   std::printf("page faults a step: %.1f; tensors at peak: %.1f MiB; peak resident: %.1f MiB\n",
               r.faults_a_step, mib(r.memory.peak), r.peak_resident_mib);
   if (r.skipped > 0)
@@ -140,6 +142,7 @@ void write_json(const StepReport& r, const std::string& path) {
                         {"threads", r.threads},
                         {"ranks", r.ranks},
                         {"exposed_ms", r.exposed_ms},
+                        {"longest_wait_ms", r.longest_wait_ms},
                         {"parameters", r.n_parameters},
                         {"ms", r.ms},
                         {"median_ms", r.median_ms()},

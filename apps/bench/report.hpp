@@ -33,7 +33,9 @@ struct StepReport {
   int threads = 0, ranks = 1;
   int64_t n_parameters = 0, skipped = 0;
   std::vector<double> ms;  ///< of each counted step, sorted; on several ranks those of rank 0
-  double exposed_ms = 0;   ///< a step: waiting for gradients after backward, of the slowest rank
+  /// A step's wait for gradients after backward, of the rank that waits least: the last to come,
+  /// which waits for communication only; and of the one that waits most, for the last as well.
+  double exposed_ms = 0, longest_wait_ms = 0;
   double faults_a_step = 0, peak_resident_mib = 0;
   MemoryStats memory;
 

@@ -36,7 +36,9 @@ void Trainer::state(StateVisitor& visitor) {
   if (!visitor.loading()) return;
   if (world != ranks_.size() && main())
     log_warn("the checkpoint was written by ", world, " ranks, this run has ", ranks_.size(),
-             ": it goes on with the same samples, but not with the same bits");
+             ": it goes on with the same samples, ",
+             plan_->sharded() ? "and with the same bits as long as those were reproducible too"
+                              : "but not with the same bits");
   if (total != total_updates_)
     throw UsageError(detail::join(
         "the checkpoint belongs to a run of ", total, " updates, this one has ", total_updates_,

@@ -102,7 +102,7 @@ TEST_F(Parallel, DifferentSeedsAreJoinedByTheBroadcast) {
             rank0.arena.values().all().to_vector<float>());
 }
 
-// Features 38, 48: 20 updates of AdamW with clipping; also with the share cut into micro-steps.
+// Features 38, 47, 48: 20 updates of AdamW with clipping; also with the share cut into micro-steps.
 TEST_F(Parallel, LossCurveFollowsOneRank) {
   for (const int64_t micro_steps : {int64_t{1}, share}) {
     Rig truth(DType::f32, 5), rig(DType::f32, 5);

@@ -179,13 +179,14 @@ TEST_F(ParallelWindows, ShardsEqualTheFullBatchToo) {
 }
 
 // Statistics are those of the window's own samples: repeats, and ranks without a sample, leave no
-// trace in them.  (Features 45, 55.)
+// trace in them; nor do forward passes that backward runs again.  (Features 44, 45, 55.)
 TEST_F(ParallelWindows, SynchronisedStatisticsSeeEachSampleOnce) {
-  for (const auto& [n, batch] : {std::array<int64_t, 2>{7, 2}, {5, 3}, {1, 1}, {9, 1}})
-    run({.n_samples = n,
-         .batch = batch,
-         .accumulate = 1,
-         .model = {.base = 2, .levels = 2, .norm = "sync_batch"}});
+  for (const bool recompute : {false, true})
+    for (const auto& [n, batch] : {std::array<int64_t, 2>{7, 2}, {5, 3}, {1, 1}, {9, 1}})
+      run({.n_samples = n,
+           .batch = batch,
+           .accumulate = 1,
+           .model = {.base = 2, .levels = 2, .norm = "sync_batch", .recompute = recompute}});
 }
 
 // Feature 44: cut into buckets or not, computed again in backward or kept: the same bits; with
