@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ring itself.  How it is printed is in flight_record_text.cpp.
+#include "comm/flight_recorder.hpp"
+
+#include "comm/seqlock.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+namespace bora {
+namespace {
+
+template <size_t n>
+void put(char (&to)[n], std::string_view text) {
+  const size_t length = std::min(text.size(), n - 1);
+  std::memcpy(to, text.data(), length);
+  std::memset(to + length, 0, n - length);
+}
+
+int64_t wall_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+int64_t steady_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string_view name_of(FlightState state) {
+  switch (state) {
+    case FlightState::queued:
+      return "queued";
+    case FlightState::arrived:
+      return "arrived";
+    case FlightState::moving:
+      return "moving";
+    case FlightState::done:
+      return "done";
+    case FlightState::failed:
+      return "failed";
+  }
+  return "?";
+}
+
+struct FlightRecorder::Slot {
+  SeqLocked<FlightEntry> entry;
+  std::atomic<bool> under_way{false};  // says so without a look at the entry
+};
+
+FlightRecorder::FlightRecorder()
+    : slots_(std::make_unique<Slot[]>(kCapacity)),
+      anchor_steady_ns_(steady_now_ns()),
+      anchor_wall_ns_(wall_now_ns()) {
+  if (const char* folder = std::getenv("BORA_FLIGHT_RECORD_DIR")) folder_ = folder;
+}
+
+FlightRecorder& FlightRecorder::instance() {
+  static auto* recorder = new FlightRecorder;  // never destroyed: threads may outlive main()
+  return *recorder;
+}
+
+RecordToken FlightRecorder::begin(const FlightNote& note) {
+  FlightEntry entry;
+  entry.sequence = note.sequence;
+  entry.count = note.count;
+  entry.bytes = note.count > 0 ? note.count * size_of(note.type) : 0;
+  entry.queued_ns = steady_now_ns();
+  entry.limit_s = note.limit_s;
+  entry.peer = note.peer;
+  entry.type = note.type;
+  put(entry.operation, note.operation);
+  put(entry.group, note.group);
+  put(entry.label, note.label);
+  for (size_t tries = 0; tries < kCapacity; ++tries) {
+    const auto at = static_cast<uint32_t>(next_ticket_++ % kCapacity);
+    Slot& slot = slots_[at];
+    uint64_t leave_with = 0;
+    if (slot.under_way.load(std::memory_order_relaxed) || !slot.entry.try_lock(leave_with))
+      continue;
+    if (slot.under_way.load(std::memory_order_relaxed)) {  // another thread was faster
+      slot.entry.unlock(leave_with);
+      continue;
+    }
+    entry.id = ++next_id_;
+    slot.under_way.store(true, std::memory_order_relaxed);
+    slot.entry.store(entry);
+    slot.entry.unlock(leave_with);
+    return RecordToken(this, at, entry.id);
+  }
+  ++n_dropped_;
+  return {};
+}
+
+void FlightRecorder::step(uint32_t at, uint64_t id, FlightState state, std::string_view fault) {
+  const int64_t now = steady_now_ns();
+  Slot& slot = slots_[at];
+  const uint64_t leave_with = slot.entry.lock();
+  FlightEntry entry = slot.entry.load();
+  if (entry.id == id && entry.under_way()) {
+    entry.state = state;
+    int64_t& when = state == FlightState::arrived  ? entry.arrived_ns
+                    : state == FlightState::moving ? entry.moving_ns
+                                                   : entry.ended_ns;
+    when = now;
+    if (state == FlightState::failed) put(entry.fault, fault);
+    slot.entry.store(entry);
+    slot.under_way.store(entry.under_way(), std::memory_order_relaxed);
+  }
+  slot.entry.unlock(leave_with);
+}
+
+void RecordToken::arrived() const {
+  if (recorder_ != nullptr) recorder_->step(slot_, id_, FlightState::arrived, {});
+}
+void RecordToken::moving() const {
+  if (recorder_ != nullptr) recorder_->step(slot_, id_, FlightState::moving, {});
+}
+void RecordToken::done() const {
+  if (recorder_ != nullptr) recorder_->step(slot_, id_, FlightState::done, {});
+}
+void RecordToken::failed(std::string_view fault) const {
+  if (recorder_ != nullptr) recorder_->step(slot_, id_, FlightState::failed, fault);
+}
+
+std::vector<FlightEntry> FlightRecorder::entries() const {
+  std::vector<FlightEntry> all;
+  FlightEntry entry;
+  for (size_t i = 0; i < kCapacity; ++i)
+    if (slots_[i].entry.read(entry) && entry.id != 0) all.push_back(entry);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  return all;
+}
+
+std::optional<FlightEntry> FlightRecorder::latest() const {
+  std::optional<FlightEntry> youngest;
+  FlightEntry entry;
+  for (size_t i = 0; i < kCapacity; ++i)
+    if (slots_[i].entry.read(entry) && entry.id > (youngest ? youngest->id : 0)) youngest = entry;
+  return youngest;
+}
+
+WatchedCall::WatchedCall(std::string_view call, double limit_s, std::string_view label)
+    : token_(FlightRecorder::instance().begin(
+          {.operation = call, .group = "", .label = label, .limit_s = limit_s})),
+      exceptions_(std::uncaught_exceptions()) {
+  token_.arrived();
+}
+
+WatchedCall::~WatchedCall() {
+  if (std::uncaught_exceptions() > exceptions_) {
+    token_.failed("an exception");
+  } else {
+    token_.done();
+  }
+}
+
+}  // namespace bora
