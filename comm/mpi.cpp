@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi.hpp"
 
+#include "comm/flight_recorder.hpp"
 #include "comm/fnv.hpp"
 #include "comm/mpi_status.hpp"
+#include "comm/rank_group.hpp"
+#include "comm/watchdog.hpp"
 #include "core/log.hpp"
 
 #include <algorithm>
@@ -94,7 +97,11 @@ MpiSession::MpiSession(int* argc, char*** argv) : impl_(std::make_unique<Impl>()
   BORA_MPI(MPI_Initialized(&initialized));
   BORA_CHECK(!initialized, "MpiSession: MPI is running already; a process has one session");
   int provided = 0;
-  BORA_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+  {
+    // Without ranks that never start it would not return.
+    const WatchedStart start("MPI_Init");
+    BORA_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+  }
   BORA_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   BORA_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &impl_->rank));
   BORA_MPI(MPI_Comm_size(MPI_COMM_WORLD, &impl_->size));
@@ -122,6 +129,17 @@ MpiSession::MpiSession(int* argc, char*** argv) : impl_(std::make_unique<Impl>()
   BORA_MPI(MPI_Comm_size(local, &impl_->local_size));
   BORA_MPI(MPI_Comm_free(&local));
   BORA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &impl_->exit_comm));
+  std::vector<char> names(static_cast<size_t>(impl_->size) * sizeof(name));
+  BORA_MPI(MPI_Allgather(name, sizeof(name), MPI_CHAR, names.data(), sizeof(name), MPI_CHAR,
+                         MPI_COMM_WORLD));
+  std::vector<std::string> hosts;
+  for (int r = 0; r < impl_->size; ++r)
+    hosts.emplace_back(names.data() + static_cast<size_t>(r) * sizeof(name));
+  RankGroup::set_world(std::move(hosts));
+  Watchdog::instance().start(
+      {.rank = impl_->rank, .size = impl_->size, .host = impl_->host, .end_all = [this](int code) {
+         abort(code);
+       }});
   if (impl_->size == 1 && !detail::has_launcher(lookup))
     log_info("one process, started without a launcher (mpirun -n <ranks> starts several)");
 }
@@ -132,7 +150,12 @@ MpiSession::~MpiSession() {
     abort(1);
   }
   BORA_MPI_WARN(MPI_Comm_free(&impl_->exit_comm));
-  BORA_MPI_WARN(MPI_Finalize());
+  Watchdog::instance().forget_end_all();  // MPI_Abort is not allowed after MPI_Finalize
+  {
+    const WatchedCall call("MPI_Finalize", 60.0);
+    BORA_MPI_WARN(MPI_Finalize());
+  }
+  Watchdog::instance().stop();
 }
 
 int MpiSession::rank() const { return impl_->rank; }
