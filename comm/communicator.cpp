@@ -13,17 +13,15 @@ void meet(const MpiSession& session, const CommunicatorOptions& options) {
   auto heartbeat = std::make_shared<Heartbeat>();
   MpiEngine engine(MPI_COMM_WORLD, /*owned=*/false, session.host(), options, heartbeat);
   engine.set_timeout(options.first_timeout_s);
-  Operation barrier;
-  barrier.label = "start";
-  barrier.sequence = 1;
-  try {
-    engine.execute(barrier);
-  } catch (const AgreedError&) {
-    throw;
-  } catch (...) {
-    mark_mpi_broken();
-    throw;
-  }
+  heartbeat->limit_s = options.first_timeout_s;
+  OperationQueue queue([&](Operation& op) { engine.execute(op); }, /*threaded=*/false, heartbeat,
+                       RankGroup::world());
+  const auto barrier = std::make_shared<Operation>();
+  barrier->label = "start";
+  barrier->sequence = 1;
+  queue.work_here(*barrier);
+  if (queue.broken()) mark_mpi_broken();
+  barrier->wait();
 }
 
 }  // namespace
@@ -53,6 +51,7 @@ std::unique_ptr<Collective> make_communicator(const MpiSession& session,
   }
   set_mpi_wait_limit(used.timeout_s);
   meet(session, used);
+  const WatchedCall call("MPI_Comm_dup", used.first_timeout_s, "start");
   MPI_Comm comm = MPI_COMM_NULL;
   BORA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));  // cannot be bounded, but all are here
   return std::make_unique<MpiCommunicator>(comm, session.host(), used);

@@ -13,7 +13,8 @@ namespace bora {
 class MpiCommunicator final : public Collective {
  public:
   /// Takes over `comm`, which nobody else may use.
-  MpiCommunicator(MPI_Comm comm, std::string host, const CommunicatorOptions& options);
+  MpiCommunicator(MPI_Comm comm, std::string host, const CommunicatorOptions& options,
+                  std::shared_ptr<const RankGroup> group = RankGroup::world());
   /// Waits for operations under way, unless an exception is: then they are given up.
   ~MpiCommunicator() override;
 
@@ -46,12 +47,16 @@ class MpiCommunicator final : public Collective {
   /// The same for an operation that is waited for: at once and in this thread where that is safe.
   void run(std::shared_ptr<Operation> operation);
 
+  std::shared_ptr<const RankGroup> part_of_group(const Tensor& colors_and_keys, int color) const;
+
   std::string host_;
+  std::shared_ptr<const RankGroup> group_;
   CommunicatorOptions options_;
   std::shared_ptr<Heartbeat> heartbeat_;
   std::unique_ptr<MpiEngine> engine_;
   std::unique_ptr<OperationQueue> queue_;
   std::unique_ptr<PointToPoint> pairs_;
+  bool has_board_ = false;
   uint64_t sequence_ = 0;
   int exceptions_ = 0;
 };

@@ -25,8 +25,7 @@ int cores_of_this_process() {
 }
 
 bool wants_payload(const Operation& op) {
-  return op.kind != OperationKind::barrier && op.kind != OperationKind::split &&
-         op.kind != OperationKind::reduce_scatter;
+  return op.kind != OperationKind::barrier && op.kind != OperationKind::reduce_scatter;
 }
 
 }  // namespace
@@ -94,6 +93,14 @@ void MpiEngine::open_window() {
                                   "on ", hosts_->n_hosts(), "; use hierarchical, or auto"));
 }
 
+std::shared_ptr<StatusBoard> MpiEngine::make_board(const RankGroup& group) const {
+  if (!window_) return nullptr;
+  std::vector<int> ranks;
+  for (const int r : hosts_->members()) ranks.push_back(group.world_rank(r));
+  return std::make_shared<StatusBoard>([this](int i) { return window_->board(i); },
+                                       std::move(ranks), hosts_->index());
+}
+
 bool MpiEngine::needs_no_mpi(const Operation& op) const {
   if (!one_host_) return false;
   using enum AllReduceAlgorithm;
@@ -118,8 +125,8 @@ std::shared_ptr<SharedSegment> MpiEngine::make_arena(int64_t bytes) {
 void MpiEngine::execute(Operation& op) {
   exchange_records(op);
   check_records(op);
-  if (op.in.bytes() == 0 || op.kind == OperationKind::barrier || op.kind == OperationKind::split)
-    return;
+  op.record.moving();
+  if (op.in.bytes() == 0 || op.kind == OperationKind::barrier) return;
   const bool small = wants_payload(op) && op.in.bytes() <= largest_payload(op);
   // Only now is it known where all ranks' tensors lie.
   const bool in_arena = op.kind == OperationKind::all_reduce && one_host_ &&
@@ -199,9 +206,10 @@ void MpiEngine::exchange_records_by_mpi(const Operation& op) {
 void MpiEngine::check_records(const Operation& op) const {
   for (size_t r = 1; r < records_.size(); ++r) {
     if (records_[r].matches(records_[0])) continue;
-    throw AgreedError(detail::join(
-        "ranks disagree on what to do together: rank 0 calls ", records_[0].describe(), ", rank ",
-        r, " calls ", records_[r].describe(), "; this is rank ", rank_, " in ", op.describe()));
+    throw AgreedError(
+        detail::join("ranks disagree on what to do together: rank 0 calls ", records_[0].describe(),
+                     ", rank ", r, " calls ", records_[r].describe(), "; this is rank ", rank_,
+                     " in ", op.describe(), "; ", op.who(0), ", ", op.who(static_cast<int>(r))));
   }
 }
 
@@ -220,6 +228,7 @@ void MpiEngine::carry_in_records(Operation& op) {
       if (rank_ != op.root) std::memcpy(op.in.raw(), payload(op, op.root), bytes);
       return;
     case OperationKind::all_gather:
+    case OperationKind::split:
     case OperationKind::gather: {
       if (op.kind == OperationKind::gather && rank_ != op.root) return;
       auto* out = static_cast<char*>(op.out.raw());

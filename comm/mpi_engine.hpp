@@ -7,6 +7,7 @@
 #include "comm/mpi_status.hpp"
 #include "comm/operation_queue.hpp"
 #include "comm/shared_window.hpp"
+#include "comm/status_board.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -38,6 +39,9 @@ class MpiEngine {
   /// Finds out which ranks share a host and makes their shared memory.  Collective; all ranks must
   /// be known to be there.  Error if options ask for shared memory in vain.
   void open_window();
+  /// The ranks of this host, seen through the window; null where there is none.  The engine must
+  /// outlive it.
+  std::shared_ptr<StatusBoard> make_board(const RankGroup& group) const;
   /// Whether execute() will get along without MPI.
   bool needs_no_mpi(const Operation& op) const;
   /// Collective, all known to be there: memory for make_shared_tensor, one part for each rank.
@@ -127,6 +131,7 @@ class MpiEngine {
   struct Patience;  // what all kinds of waiting have in common
   [[noreturn]] void time_is_over(const Operation& op, bool arriving, double waited_s,
                                  const std::string& culprit);
+  std::string last_heard_of(const Operation& op, const std::vector<int>& ranks) const;
   void progress();
   void send_note(int to, const Note& note);
   void read_notes(const Operation& op);

@@ -2,6 +2,8 @@
 // Waiting for other ranks, with a limit and without eating the cores of those that compute.
 #include "comm/mpi_engine.hpp"
 
+#include "comm/watchdog.hpp"
+
 #include <algorithm>
 #include <thread>
 
@@ -34,7 +36,7 @@ struct MpiEngine::Patience {
   const Operation& op;
   const bool arriving;
   const double limit = engine.timeout_s_;
-  const Clock::time_point start = Clock::now();
+  PatientClock clock{};
   // Between two looks at the notes: rarely, and never so late that an answer would miss the limit.
   const double look_every = std::min(0.1, limit / 20);
   double next_look = look_every;
@@ -49,11 +51,11 @@ struct MpiEngine::Patience {
     const bool yields = !late && (op.eager || looks < kLooks);
     if (yields && looks % kLooksPerClock != 0) return std::this_thread::yield();
     engine.heartbeat_->beat();
-    const double waited = std::chrono::duration<double>(Clock::now() - start).count();
+    const double waited = clock.elapsed_s();
     if (engine.give_up_)
       BORA_FAIL(op.describe(), ": given up on rank ", engine.rank_, " after another error");
     if (arriving && waited > next_look) notes(waited);
-    if (waited > limit) engine.time_is_over(op, arriving, waited, culprit());
+    if (wait_is_over(waited, limit)) engine.time_is_over(op, arriving, waited, culprit());
     late = waited > kLate_s;
     if (yields && !late) return std::this_thread::yield();
     std::this_thread::sleep_for(nap(waited));
@@ -116,13 +118,33 @@ void MpiEngine::wait_window(const Operation& op, SharedWindow::Mark mark, uint64
   }
 }
 
+std::string MpiEngine::last_heard_of(const Operation& op, const std::vector<int>& ranks) const {
+  constexpr size_t kMost = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
+    const int r = ranks[i];
+    text += "; " + op.who(r);
+    const int world_rank = op.group ? op.group->world_rank(r) : r;
+    const Record& record = records_[static_cast<size_t>(r)];
+    if (const std::string now = Watchdog::instance().describe(world_rank); !now.empty()) {
+      text += ", " + now;
+    } else if (record.sequence != 0 && record.sequence < op.sequence) {
+      text += ", last heard of in " + record.describe();
+    } else {
+      text += ", never heard of in this group";
+    }
+  }
+  if (ranks.size() > kMost) text += detail::join("; and ", ranks.size() - kMost, " more");
+  return text;
+}
+
 void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s,
                              const std::string& culprit) {
-  std::string missing;
+  std::vector<int> missing;
   for (int r = 0; r < size_; ++r) {
     const bool here = one_host_ ? window_->mark(r, SharedWindow::arrived) >= op.sequence
                                 : waits_in_[static_cast<size_t>(r)] == op.sequence;
-    if (r != rank_ && !here) missing += detail::join(missing.empty() ? "" : ", ", r);
+    if (r != rank_ && !here) missing.push_back(r);
   }
   std::string message =
       detail::join(op.describe(), ": time is over on rank ", rank_, " of ", size_, ", host ", host_,
@@ -132,7 +154,8 @@ void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s
   } else if (missing.empty()) {
     message += "all other ranks say that they wait in it too: the network has failed";
   } else {
-    message += "not heard of in this operation: rank(s) " + missing;
+    message += "not heard of in this operation: rank(s) " + rank_list(missing);
+    message += last_heard_of(op, missing);
   }
   BORA_FAIL(message);
 }

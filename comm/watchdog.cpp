@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/watchdog.hpp"
 
-#include "comm/flight_recorder.hpp"
 #include "comm/operation.hpp"
 #include "comm/rank_group.hpp"
 #include "comm/status_board.hpp"
@@ -45,6 +44,31 @@ void catch_record_signal() {
   ::sigaction(SIGUSR2, &action, nullptr);
 }
 
+// Only launchers know more.
+Watchdog::Options options_before_start() {
+  Watchdog::Options options;
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
+    if (const char* rank = std::getenv(name)) {
+      options.rank = std::atoi(rank);
+      break;
+    }
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  options.host = host;
+  options.grace_s = 0;  // nobody else could end it
+  return options;
+}
+
+double start_limit_s() {
+  const char* text = std::getenv("BORA_START_TIMEOUT_S");
+  if (text == nullptr) return 300.0;
+  char* end = nullptr;
+  const double limit = std::strtod(text, &end);
+  if (end == text || *end != 0 || !(limit > 0))
+    throw UsageError(detail::join("BORA_START_TIMEOUT_S='", text, "': wants a number of seconds"));
+  return limit;
+}
+
 template <size_t n>
 void put(char (&to)[n], const std::string& text) {
   std::strncpy(to, text.c_str(), n - 1);  // the rest is zero
@@ -54,8 +78,7 @@ void put(char (&to)[n], const std::string& text) {
 
 double PatientClock::elapsed_s() {
   const int64_t now = steady_now_ns();
-  if (last_ns_ != 0)
-    elapsed_s_ += std::min(static_cast<double>(now - last_ns_) * 1e-9, kMostPerCall_s);
+  elapsed_s_ += std::min(static_cast<double>(now - last_ns_) * 1e-9, kMostPerCall_s);
   last_ns_ = now;
   return elapsed_s_;
 }
@@ -77,11 +100,16 @@ Watchdog& Watchdog::instance() {
 void Watchdog::start(Options options) {
   const Lock lock(mutex_);
   options_ = std::move(options);
+  FlightRecorder::instance().set_identity(options_.rank, options_.size, options_.host);
   if (running_) return;
   running_ = true;
   catch_record_signal();
   thread_ = std::thread([this] { run(); });
 }
+
+WatchedStart::WatchedStart(std::string_view call)
+    : call_(call, (Watchdog::instance().start(options_before_start()), start_limit_s()),
+            "start of all ranks") {}
 
 void Watchdog::forget_end_all() {
   const Lock lock(mutex_);

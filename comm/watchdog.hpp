@@ -2,6 +2,8 @@
 // Watchdog: a thread of each process that ends the run when nobody else can.
 #pragma once
 
+#include "comm/flight_recorder.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -23,10 +25,12 @@ class StatusBoard;
 class PatientClock {
  public:
   static constexpr double kMostPerCall_s = 1.0;
+  PatientClock() : last_ns_(steady_now_ns()) {}
+  /// Since construction.
   double elapsed_s();
 
  private:
-  int64_t last_ns_ = 0;
+  int64_t last_ns_;
   double elapsed_s_ = 0;
 };
 
@@ -52,6 +56,18 @@ class LongSection {
 
  private:
   uint64_t id_;
+};
+
+/// The same as WatchedCall for the start of the library behind the communicators, before anything
+/// is known: starts the watchdog, which ends this process alone when the call is not back within
+/// `BORA_START_TIMEOUT_S` seconds (environment; 300).  Ranks that never start would make it wait
+/// for ever.
+class WatchedStart {
+ public:
+  explicit WatchedStart(std::string_view call);
+
+ private:
+  WatchedCall call_;
 };
 
 /// Whether an operation with this limit has waited too long, sections considered: a call that costs
