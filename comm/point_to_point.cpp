@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/point_to_point.hpp"
 
+#include "comm/flight_recorder.hpp"
 #include "comm/fnv.hpp"
+#include "comm/watchdog.hpp"
 #include "core/log.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -25,6 +26,7 @@ class PointToPoint::Transfer final : public Work::State {
         rank_(owner.rank_),
         host_(owner.host_),
         message_bytes_(owner.message_bytes_),
+        group_(owner.group_),
         sends_(sends),
         x_(std::move(x)),
         peer_(peer),
@@ -34,6 +36,14 @@ class PointToPoint::Transfer final : public Work::State {
     mine_.label_hash = fnv1a(label);
     mine_.type = x_.dtype();
     std::memcpy(mine_.label, label.data(), std::min<size_t>(label.size(), Header::kLabel - 1));
+    record_ = FlightRecorder::instance().begin({.operation = sends ? "send" : "receive",
+                                                .group = group_->name,
+                                                .label = label,
+                                                .sequence = number + 1,
+                                                .count = mine_.count,
+                                                .type = mine_.type,
+                                                .peer = peer});
+    record_.arrived();
   }
 
   // All is posted at once: a receive that waited for the header first would need this rank's help
@@ -54,6 +64,8 @@ class PointToPoint::Transfer final : public Work::State {
     int there = 0;
     BORA_MPI(MPI_Test(&header_, &there, MPI_STATUS_IGNORE));
     if (!there) return false;
+    if (!moving_) record_.moving();
+    moving_ = true;
     if (!sends_ && error_.empty() && !same()) dispose();
     if (error_.empty()) {
       BORA_MPI(
@@ -68,25 +80,31 @@ class PointToPoint::Transfer final : public Work::State {
     }
     if (!there) return false;
     finished_ = true;
+    if (error_.empty()) {
+      record_.done();
+    } else {
+      record_.failed(error_);
+      error_ += Watchdog::instance().operation_failed(error_, /*for_good=*/false);
+    }
     x_ = scratch_ = Tensor();
     return true;
   }
 
   void wait() override {
-    using Clock = std::chrono::steady_clock;
-    const auto begin = Clock::now();
+    PatientClock clock;
     constexpr int kLooks = 1000;  // before the first nap
     for (int looks = 0; !done(); ++looks) {
       if (looks < kLooks) {
         std::this_thread::yield();
         continue;
       }
-      const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
-      if (waited > limit_s_) {
+      const double waited = clock.elapsed_s();
+      if (wait_is_over(waited, limit_s_)) {
         mark_mpi_broken();
-        BORA_FAIL(describe(mine_), ": time is over on rank ", rank_, ", host ", host_, ", after ",
-                  waited, " s (limit ", limit_s_, " s); rank ", peer_,
-                  sends_ ? " has not received it" : " has not sent it");
+        fail(detail::join(describe(mine_), ": time is over on rank ", rank_, ", host ", host_,
+                          ", after ", waited, " s (limit ", limit_s_, " s); rank ", peer_,
+                          sends_ ? " has not received it" : " has not sent it", "; ",
+                          group_->who(peer_), known(peer_)));
       }
       std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.05 ? 50 : 1000));
     }
@@ -115,7 +133,8 @@ class PointToPoint::Transfer final : public Work::State {
   // taken for it.
   void dispose() {
     error_ = detail::join("ranks disagree on a message: rank ", peer_, " sends ", what(theirs_),
-                          ", rank ", rank_, " wants ", what(mine_));
+                          ", rank ", rank_, " wants ", what(mine_), "; ", group_->who(peer_), ", ",
+                          group_->who(rank_));
     const int64_t theirs = theirs_.count * size_of(theirs_.type), wanted = x_.bytes();
     const int64_t n_theirs = n_pieces(theirs), n_wanted = n_pieces(wanted);
     for (int64_t i = n_theirs; i < n_wanted; ++i)
@@ -124,6 +143,15 @@ class PointToPoint::Transfer final : public Work::State {
     const int64_t rest = theirs - n_wanted * message_bytes_;
     scratch_ = Tensor::empty({rest}, DType::u8);
     move(scratch_.raw(), rest);
+  }
+
+  [[noreturn]] void fail(const std::string& message) {
+    record_.failed(message);
+    throw Error(message + Watchdog::instance().operation_failed(message, /*for_good=*/true));
+  }
+  std::string known(int rank) const {
+    const std::string text = Watchdog::instance().describe(group_->world_rank(rank));
+    return text.empty() ? text : ", " + text;
   }
 
   static std::string what(const Header& h) {
@@ -138,7 +166,9 @@ class PointToPoint::Transfer final : public Work::State {
   int rank_;
   std::string host_;
   int64_t message_bytes_;
-  bool sends_;
+  std::shared_ptr<const RankGroup> group_;
+  RecordToken record_;
+  bool sends_, moving_ = false;
   Tensor x_, scratch_;
   int peer_, tag_;
   double limit_s_;
@@ -149,8 +179,9 @@ class PointToPoint::Transfer final : public Work::State {
   std::string error_;
 };
 
-PointToPoint::PointToPoint(MPI_Comm comm, std::string host, int64_t message_bytes)
-    : comm_(comm), host_(std::move(host)), message_bytes_(message_bytes) {
+PointToPoint::PointToPoint(MPI_Comm comm, std::string host, int64_t message_bytes,
+                           std::shared_ptr<const RankGroup> group)
+    : comm_(comm), host_(std::move(host)), message_bytes_(message_bytes), group_(std::move(group)) {
   int size = 1;
   BORA_MPI(MPI_Comm_rank(comm_, &rank_));
   BORA_MPI(MPI_Comm_size(comm_, &size));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/mpi_status.hpp"
+#include "comm/rank_group.hpp"
 #include "core/collective.hpp"
 
 #include <atomic>
@@ -15,7 +16,8 @@ namespace bora {
 class PointToPoint {
  public:
   /// On `comm` of another, with tags of its own (above 15).
-  PointToPoint(MPI_Comm comm, std::string host, int64_t message_bytes);
+  PointToPoint(MPI_Comm comm, std::string host, int64_t message_bytes,
+               std::shared_ptr<const RankGroup> group);
   /// What has not been waited for and is not done is left to MPI, and the run cannot end well.
   ~PointToPoint();
 
@@ -37,6 +39,7 @@ class PointToPoint {
   int rank_ = 0;
   std::string host_;
   int64_t message_bytes_;
+  std::shared_ptr<const RankGroup> group_;
   std::vector<uint64_t> sent_, received_;  // messages so far, by peer
   std::vector<std::shared_ptr<Transfer>> under_way_;
 };
