@@ -62,6 +62,8 @@ FlightRecorder::FlightRecorder()
   if (const char* folder = std::getenv("BORA_FLIGHT_RECORD_DIR")) folder_ = folder;
 }
 
+FlightRecorder::~FlightRecorder() = default;
+
 FlightRecorder& FlightRecorder::instance() {
   static auto* recorder = new FlightRecorder;  // never destroyed: threads may outlive main()
   return *recorder;

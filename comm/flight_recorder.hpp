@@ -94,6 +94,7 @@ class FlightRecorder {
   static constexpr size_t kCapacity = 512;
 
   FlightRecorder();
+  ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
   /// The process's; never destroyed.

@@ -206,10 +206,10 @@ void MpiEngine::exchange_records_by_mpi(const Operation& op) {
 void MpiEngine::check_records(const Operation& op) const {
   for (size_t r = 1; r < records_.size(); ++r) {
     if (records_[r].matches(records_[0])) continue;
-    throw AgreedError(
-        detail::join("ranks disagree on what to do together: rank 0 calls ", records_[0].describe(),
-                     ", rank ", r, " calls ", records_[r].describe(), "; this is rank ", rank_,
-                     " in ", op.describe(), "; ", op.who(0), ", ", op.who(static_cast<int>(r))));
+    throw AgreedError(detail::join(
+        "ranks", op.group && !op.group->is_world() ? " of " + op.group->name : "",
+        " disagree on what to do together: rank 0 calls ", records_[0].describe(), ", rank ", r,
+        " calls ", records_[r].describe(), "; ", op.who(0), ", ", op.who(static_cast<int>(r))));
   }
 }
 

@@ -126,13 +126,10 @@ std::string MpiEngine::last_heard_of(const Operation& op, const std::vector<int>
     text += "; " + op.who(r);
     const int world_rank = op.group ? op.group->world_rank(r) : r;
     const Record& record = records_[static_cast<size_t>(r)];
-    if (const std::string now = Watchdog::instance().describe(world_rank); !now.empty()) {
+    if (record.sequence != 0 && record.sequence < op.sequence)
+      text += ", took part last in " + record.describe();
+    if (const std::string now = Watchdog::instance().describe(world_rank); !now.empty())
       text += ", " + now;
-    } else if (record.sequence != 0 && record.sequence < op.sequence) {
-      text += ", last heard of in " + record.describe();
-    } else {
-      text += ", never heard of in this group";
-    }
   }
   if (ranks.size() > kMost) text += detail::join("; and ", ranks.size() - kMost, " more");
   return text;
@@ -157,7 +154,7 @@ void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s
     message += "not heard of in this operation: rank(s) " + rank_list(missing);
     message += last_heard_of(op, missing);
   }
-  BORA_FAIL(message);
+  throw Error(message);
 }
 
 void MpiEngine::progress() {

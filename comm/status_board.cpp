@@ -106,7 +106,7 @@ std::string StatusBoard::describe(int world_rank) const {
   const int64_t now = steady_now_ns();
   std::string text = detail::join("process ", s.process, ": ");
   if (const double silent = seconds(s.written_ns, now); silent > kSilent_s)
-    text += detail::join("has not run for ", rounded(silent), " (stopped, or dead); ");
+    return text + detail::join("has not run for ", rounded(silent), " (stopped, or dead)");
   if (s.ended) return text + "has left its communicator";
   if (s.section_end_ns != 0)
     text += detail::join("in '", s.section, "' for ", rounded(seconds(s.section_begin_ns, now)),

@@ -24,6 +24,8 @@ constexpr std::chrono::milliseconds kLookEvery{500};
 // stuck.
 constexpr double kStuckMargin_s = 2.0;
 constexpr std::chrono::seconds kWriteLimit{2};
+// Looks at a dead neighbour, one a second, before it is clear that the launcher does not mind.
+constexpr int kLaunchersTurn = 3;
 // end_all may block; then the process ends alone.
 constexpr double kEndAlone_s = 3.0;
 
@@ -219,7 +221,8 @@ void Watchdog::look_for_stuck() {
 void Watchdog::look_at_neighbour() {
   if (!board_) return;
   const int dead = board_->dead_neighbour();
-  if (dead >= 0)
+  n_dead_ = dead >= 0 ? n_dead_ + 1 : 0;
+  if (n_dead_ >= kLaunchersTurn)
     trouble(detail::join(RankGroup::world()->who(dead), " has died, and nobody has ended this run"),
             /*verdict=*/true);
 }

@@ -160,7 +160,7 @@ class Watchdog {
   std::vector<Section> sections_;
   uint64_t n_sections_ = 0;
   std::shared_ptr<StatusBoard> board_;
-  int looks_ = 0;
+  int looks_ = 0, n_dead_ = 0;
   PatientClock clock_;
 
   std::string trouble_;       // empty: none
