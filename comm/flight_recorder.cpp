@@ -50,9 +50,31 @@ std::string_view name_of(FlightState state) {
   return "?";
 }
 
+// What changes after the begin is not under the lock: an operation takes its steps one after the
+// other. The time of a state is there before the state is, so a reader who looks at the state first
+// finds it.
 struct FlightRecorder::Slot {
   SeqLocked<FlightEntry> entry;
-  std::atomic<bool> under_way{false};  // says so without a look at the entry
+  std::atomic<uint64_t> id{0};
+  std::atomic<FlightState> state{FlightState::done};
+  std::atomic<int64_t> arrived_ns{0}, moving_ns{0}, ended_ns{0};
+
+  bool under_way() const {
+    const FlightState now = state.load(std::memory_order_acquire);
+    return now != FlightState::done && now != FlightState::failed;
+  }
+  bool read(FlightEntry& e) const {
+    return entry.read(e, [&] {
+      e.state = state.load(std::memory_order_acquire);
+      e.arrived_ns = arrived_ns.load(std::memory_order_acquire);
+      e.moving_ns = moving_ns.load(std::memory_order_acquire);
+      e.ended_ns = ended_ns.load(std::memory_order_acquire);
+      // Times that are ahead of the state.
+      if (e.under_way()) e.ended_ns = 0;
+      if (e.under_way() && e.state != FlightState::moving) e.moving_ns = 0;
+      if (e.state == FlightState::queued) e.arrived_ns = 0;
+    }) && e.id != 0;
+  }
 };
 
 FlightRecorder::FlightRecorder()
@@ -85,14 +107,16 @@ RecordToken FlightRecorder::begin(const FlightNote& note) {
     const auto at = static_cast<uint32_t>(next_ticket_++ % kCapacity);
     Slot& slot = slots_[at];
     uint64_t leave_with = 0;
-    if (slot.under_way.load(std::memory_order_relaxed) || !slot.entry.try_lock(leave_with))
-      continue;
-    if (slot.under_way.load(std::memory_order_relaxed)) {  // another thread was faster
+    if (slot.under_way() || !slot.entry.try_lock(leave_with)) continue;
+    if (slot.under_way()) {  // another thread was faster
       slot.entry.unlock(leave_with);
       continue;
     }
     entry.id = ++next_id_;
-    slot.under_way.store(true, std::memory_order_relaxed);
+    for (auto* time : {&slot.arrived_ns, &slot.moving_ns, &slot.ended_ns})
+      time->store(0, std::memory_order_release);
+    slot.id.store(entry.id, std::memory_order_release);
+    slot.state.store(FlightState::queued, std::memory_order_release);
     slot.entry.store(entry);
     slot.entry.unlock(leave_with);
     return RecordToken(this, at, entry.id);
@@ -102,21 +126,20 @@ RecordToken FlightRecorder::begin(const FlightNote& note) {
 }
 
 void FlightRecorder::step(uint32_t at, uint64_t id, FlightState state, std::string_view fault) {
-  const int64_t now = steady_now_ns();
   Slot& slot = slots_[at];
-  const uint64_t leave_with = slot.entry.lock();
-  FlightEntry entry = slot.entry.load();
-  if (entry.id == id && entry.under_way()) {
-    entry.state = state;
-    int64_t& when = state == FlightState::arrived  ? entry.arrived_ns
-                    : state == FlightState::moving ? entry.moving_ns
-                                                   : entry.ended_ns;
-    when = now;
-    if (state == FlightState::failed) put(entry.fault, fault);
+  if (slot.id.load(std::memory_order_acquire) != id || !slot.under_way()) return;
+  auto& time = state == FlightState::arrived  ? slot.arrived_ns
+               : state == FlightState::moving ? slot.moving_ns
+                                              : slot.ended_ns;
+  time.store(steady_now_ns(), std::memory_order_release);
+  if (state == FlightState::failed) {
+    const uint64_t leave_with = slot.entry.lock();
+    FlightEntry entry = slot.entry.load();
+    put(entry.fault, fault);
     slot.entry.store(entry);
-    slot.under_way.store(entry.under_way(), std::memory_order_relaxed);
+    slot.entry.unlock(leave_with);
   }
-  slot.entry.unlock(leave_with);
+  slot.state.store(state, std::memory_order_release);
 }
 
 void RecordToken::arrived() const {
@@ -136,7 +159,7 @@ std::vector<FlightEntry> FlightRecorder::entries() const {
   std::vector<FlightEntry> all;
   FlightEntry entry;
   for (size_t i = 0; i < kCapacity; ++i)
-    if (slots_[i].entry.read(entry) && entry.id != 0) all.push_back(entry);
+    if (slots_[i].read(entry)) all.push_back(entry);
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   return all;
 }
@@ -145,7 +168,7 @@ std::optional<FlightEntry> FlightRecorder::latest() const {
   std::optional<FlightEntry> youngest;
   FlightEntry entry;
   for (size_t i = 0; i < kCapacity; ++i)
-    if (slots_[i].entry.read(entry) && entry.id > (youngest ? youngest->id : 0)) youngest = entry;
+    if (slots_[i].read(entry) && entry.id > (youngest ? youngest->id : 0)) youngest = entry;
   return youngest;
 }
 

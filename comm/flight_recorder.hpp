@@ -66,7 +66,7 @@ struct FlightNote {
 class FlightRecorder;
 
 /// One recorded operation; a copy is the same one.  A default token records nothing.  Each call
-/// notes the time; calls after done() or failed() change nothing.
+/// notes the time; calls after done() or failed() change nothing.  One thread at a time.
 class RecordToken {
  public:
   RecordToken() = default;
@@ -86,7 +86,7 @@ class RecordToken {
 };
 
 /// The last kCapacity operations.  Any thread writes and any thread reads, at any time; nobody
-/// waits for a reader, and a writer waits for another only while that one writes the same slot.
+/// waits for anybody.
 /// An operation that is under way is not overwritten, however old: it is the one that matters.  If
 /// kCapacity operations are under way, new ones are counted and not recorded.
 class FlightRecorder {

@@ -56,10 +56,17 @@ class SeqLocked {
   /// A value as one writer left it.  False if none was to be had: a writer was stopped in the
   /// middle.
   bool read(T& value) const {
+    return read(value, [] {});
+  }
+  /// The same, and `also()` loads (with acquire) atomics that writers store (with release) while
+  /// they hold the lock, or after they have held it: what it loads is not older than the value.
+  template <class Also>
+  bool read(T& value, Also&& also) const {
     for (int looks = 0; looks < 1000; ++looks) {
       const uint64_t before = version_.load(std::memory_order_acquire);
       if (before % 2 == 0) {
         value = load();
+        also();
         if (version_.load(std::memory_order_acquire) == before) return true;
       }
       std::this_thread::yield();
