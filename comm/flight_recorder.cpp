@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -54,7 +55,11 @@ std::string_view name_of(FlightState state) {
 // other. The time of a state is there before the state is, so a reader who looks at the state first
 // finds it.
 struct FlightRecorder::Slot {
-  SeqLocked<FlightEntry> entry;
+  struct Fault {
+    char text[sizeof(FlightEntry::fault)];
+  };
+  SeqLocked<FlightEntry> entry;  // with no fault in it
+  SeqLocked<Fault> fault;
   std::atomic<uint64_t> id{0};
   std::atomic<FlightState> state{FlightState::done};
   std::atomic<int64_t> arrived_ns{0}, moving_ns{0}, ended_ns{0};
@@ -69,6 +74,9 @@ struct FlightRecorder::Slot {
       e.arrived_ns = arrived_ns.load(std::memory_order_acquire);
       e.moving_ns = moving_ns.load(std::memory_order_acquire);
       e.ended_ns = ended_ns.load(std::memory_order_acquire);
+      Fault text{};
+      if (e.state == FlightState::failed) fault.read(text);
+      std::memcpy(e.fault, text.text, sizeof(e.fault));
       // Times that are ahead of the state.
       if (e.under_way()) e.ended_ns = 0;
       if (e.under_way() && e.state != FlightState::moving) e.moving_ns = 0;
@@ -113,11 +121,14 @@ RecordToken FlightRecorder::begin(const FlightNote& note) {
       continue;
     }
     entry.id = ++next_id_;
-    for (auto* time : {&slot.arrived_ns, &slot.moving_ns, &slot.ended_ns})
-      time->store(0, std::memory_order_release);
+    slot.arrived_ns.store(note.arrived ? entry.queued_ns : 0, std::memory_order_release);
+    slot.moving_ns.store(0, std::memory_order_release);
+    slot.ended_ns.store(0, std::memory_order_release);
     slot.id.store(entry.id, std::memory_order_release);
-    slot.state.store(FlightState::queued, std::memory_order_release);
-    slot.entry.store(entry);
+    slot.state.store(note.arrived ? FlightState::arrived : FlightState::queued,
+                     std::memory_order_release);
+    static_assert(offsetof(FlightEntry, fault) % 8 == 0);
+    slot.entry.store(entry, offsetof(FlightEntry, fault));
     slot.entry.unlock(leave_with);
     return RecordToken(this, at, entry.id);
   }
@@ -128,16 +139,17 @@ RecordToken FlightRecorder::begin(const FlightNote& note) {
 void FlightRecorder::step(uint32_t at, uint64_t id, FlightState state, std::string_view fault) {
   Slot& slot = slots_[at];
   if (slot.id.load(std::memory_order_acquire) != id || !slot.under_way()) return;
+  if (state == FlightState::arrived && slot.state.load() == state) return;
   auto& time = state == FlightState::arrived  ? slot.arrived_ns
                : state == FlightState::moving ? slot.moving_ns
                                               : slot.ended_ns;
   time.store(steady_now_ns(), std::memory_order_release);
   if (state == FlightState::failed) {
-    const uint64_t leave_with = slot.entry.lock();
-    FlightEntry entry = slot.entry.load();
-    put(entry.fault, fault);
-    slot.entry.store(entry);
-    slot.entry.unlock(leave_with);
+    Slot::Fault text;
+    put(text.text, fault);
+    const uint64_t leave_with = slot.fault.lock();
+    slot.fault.store(text);
+    slot.fault.unlock(leave_with);
   }
   slot.state.store(state, std::memory_order_release);
 }

@@ -19,7 +19,7 @@ namespace bora {
 enum class FlightState : uint8_t {
   queued,   ///< asked for; others are before it
   arrived,  ///< this rank takes part and waits for the others
-  moving,   ///< all have arrived, data moves
+  moving,   ///< all have arrived, data moves (data that travels with the arrival has no such state)
   done,
   failed,
 };
@@ -60,7 +60,8 @@ struct FlightNote {
   int64_t count = -1;
   DType type = DType::f32;
   int peer = -1;
-  double limit_s = 0;  ///< as FlightEntry's
+  double limit_s = 0;    ///< as FlightEntry's
+  bool arrived = false;  ///< nothing is before it: it begins in that state
 };
 
 class FlightRecorder;

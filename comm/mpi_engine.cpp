@@ -125,7 +125,6 @@ std::shared_ptr<SharedSegment> MpiEngine::make_arena(int64_t bytes) {
 void MpiEngine::execute(Operation& op) {
   exchange_records(op);
   check_records(op);
-  op.record.moving();
   if (op.in.bytes() == 0 || op.kind == OperationKind::barrier) return;
   const bool small = wants_payload(op) && op.in.bytes() <= largest_payload(op);
   // Only now is it known where all ranks' tensors lie.
@@ -134,6 +133,7 @@ void MpiEngine::execute(Operation& op) {
   if (small && !in_arena) {
     carry_in_records(op);
   } else {
+    op.record.moving();
     move_data(op);
   }
 }

@@ -61,7 +61,7 @@ std::string Operation::who(int rank) const {
   return group ? group->who(rank) : detail::join("rank ", rank);
 }
 
-void Operation::begin_record() {
+void Operation::begin_record(bool arrived) {
   record = FlightRecorder::instance().begin({
       .operation = name_of(kind),
       .group = group ? std::string_view(group->name) : "world",
@@ -70,6 +70,7 @@ void Operation::begin_record() {
       .count = kind == OperationKind::barrier || kind == OperationKind::split ? -1 : count(),
       .type = in.dtype(),
       .peer = root,
+      .arrived = arrived,
   });
 }
 

@@ -52,8 +52,8 @@ struct Operation final : Work::State {
   std::string describe() const;
   /// "rank 1 on host node7", as far as that is known.
   std::string who(int rank) const;
-  /// Notes in the flight recorder that it was submitted.
-  void begin_record();
+  /// Notes in the flight recorder that it was submitted, and if `arrived` that it is begun at once.
+  void begin_record(bool arrived);
   int64_t count() const { return in.numel(); }
 
   bool done() override;

@@ -25,7 +25,7 @@ OperationQueue::~OperationQueue() {
 }
 
 void OperationQueue::submit(std::shared_ptr<Operation> operation) {
-  prepare(*operation);
+  prepare(*operation, !thread_.joinable());
   if (!thread_.joinable()) {
     work_on(*operation);
     return;
@@ -40,14 +40,14 @@ void OperationQueue::submit(std::shared_ptr<Operation> operation) {
 void OperationQueue::work_here(Operation& operation) {
   BORA_CHECK(n_pending() == 0, operation.describe(), ": ", n_pending(),
              " operations are pending, it must not overtake them");
-  prepare(operation);
+  prepare(operation, true);
   work_on(operation);
 }
 
-void OperationQueue::prepare(Operation& operation) {
+void OperationQueue::prepare(Operation& operation, bool works_at_once) {
   operation.heartbeat = heartbeat_;
   operation.group = group_;
-  operation.begin_record();
+  operation.begin_record(works_at_once);
   if (heartbeat_->busy == 0) heartbeat_->beat();  // before anybody takes the silence for a fault
   ++heartbeat_->busy;
 }

@@ -42,7 +42,7 @@ class OperationQueue {
 
  private:
   void run();
-  void prepare(Operation& operation);
+  void prepare(Operation& operation, bool works_at_once);
   void work_on(Operation& operation);
 
   std::function<void(Operation&)> work_;

@@ -69,7 +69,8 @@ class SelfCommunicator final : public Collective {
                 .label = label,
                 .sequence = ++sequence_,
                 .count = x.defined() ? x.numel() : -1,
-                .type = x.dtype()})
+                .type = x.dtype(),
+                .arrived = true})
         .done();
   }
   static void copy(const Tensor& from, Tensor& to, const Shape& shape) {

@@ -38,11 +38,12 @@ class SeqLocked {
   }
   void unlock(uint64_t leave_with) { version_.store(leave_with, std::memory_order_release); }
 
-  /// Only between lock() and unlock().
-  void store(const T& value) {
-    uint64_t raw[kWords] = {};
-    std::memcpy(raw, &value, sizeof(T));
-    for (size_t i = 0; i < kWords; ++i) words_[i].store(raw[i], std::memory_order_release);
+  /// Only between lock() and unlock().  With `bytes`, the rest of the value stays.
+  void store(const T& value, size_t bytes = sizeof(T)) {
+    uint64_t raw[kWords];
+    std::memcpy(raw, &value, bytes);
+    if (bytes % 8 != 0) std::memset(reinterpret_cast<char*>(raw) + bytes, 0, 8 - bytes % 8);
+    for (size_t i = 0; i < (bytes + 7) / 8; ++i) words_[i].store(raw[i], std::memory_order_release);
   }
   /// Only between lock() and unlock(): what is there.
   T load() const {

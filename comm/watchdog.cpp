@@ -238,7 +238,8 @@ void Watchdog::trouble(const std::string& what, bool verdict) {
 
 void Watchdog::write_asked_records(Lock& lock) {
   const bool by_signal = g_record_asked.exchange(false);
-  const bool by_rank = board_ && board_->was_asked();
+  // Whoever has failed as well has written its record already.
+  const bool by_rank = board_ && board_->was_asked() && stage_ == 0;
   if (!by_signal && !by_rank) return;
   const std::string others = report();
   lock.unlock();
