@@ -2,16 +2,16 @@
 #include "comm/communicator.hpp"
 
 #include "comm/mpi_communicator.hpp"
-#include "comm/mpi_status.hpp"
+#include "comm/run_state.hpp"
 #include "core/log.hpp"
 
 namespace bora {
 namespace {
 
 // Returns when all ranks of the world are here; names those that stay away.
-void meet(const MpiSession& session, const CommunicatorOptions& options) {
+void meet(const Session& session, const CommunicatorOptions& options) {
   auto heartbeat = std::make_shared<Heartbeat>();
-  MpiEngine engine(MPI_COMM_WORLD, /*owned=*/false, session.host(), options, heartbeat);
+  MpiEngine engine(session.world(), session.host(), options, heartbeat);
   engine.set_timeout(options.first_timeout_s);
   Operation barrier;
   barrier.label = "start";
@@ -28,7 +28,7 @@ void meet(const MpiSession& session, const CommunicatorOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<Collective> make_communicator(const MpiSession& session,
+std::unique_ptr<Collective> make_communicator(const Session& session,
                                               const CommunicatorOptions& options) {
   BORA_CHECK(options.timeout_s > 0 && options.first_timeout_s > 0,
              "make_communicator: time limits must be positive, got ", options.timeout_s, " and ",
@@ -53,9 +53,9 @@ std::unique_ptr<Collective> make_communicator(const MpiSession& session,
   }
   set_mpi_wait_limit(used.timeout_s);
   meet(session, used);
-  MPI_Comm comm = MPI_COMM_NULL;
-  BORA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));  // cannot be bounded, but all are here
-  return std::make_unique<MpiCommunicator>(comm, session.host(), used);
+  // One of its own, so that communicators never meet each other's messages.
+  std::shared_ptr<Transport> transport = session.world()->split(0, session.rank());
+  return std::make_unique<MpiCommunicator>(std::move(transport), session.host(), used);
 }
 
 void set_timeout(Collective& communicator, double seconds) {

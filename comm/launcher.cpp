@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the launchers' environment variables say, against what MPI says.
-#include "comm/mpi.hpp"
+#include "comm/launcher.hpp"
+
 #include "core/error.hpp"
 
 #include <cstdlib>
@@ -21,7 +22,8 @@ std::optional<long long> number(const char* text) {
 // 2^32.
 constexpr long long kFirstSpecialStep = 0xfffffff0LL;
 
-// Tasks of the srun step this process belongs to; nothing outside a step.
+}  // namespace
+
 std::optional<long long> slurm_step_tasks(const EnvironmentLookup& lookup) {
   auto step = number(lookup("SLURM_STEP_ID"));
   if (!step) step = number(lookup("SLURM_STEPID"));
@@ -29,11 +31,16 @@ std::optional<long long> slurm_step_tasks(const EnvironmentLookup& lookup) {
   return number(lookup("SLURM_STEP_NUM_TASKS"));
 }
 
-}  // namespace
-
 bool has_launcher(const EnvironmentLookup& lookup) {
   return number(lookup("OMPI_COMM_WORLD_SIZE")) || number(lookup("PMI_SIZE")) ||
          slurm_step_tasks(lookup).has_value();
+}
+
+bool has_mpi_launcher(const EnvironmentLookup& lookup) {
+  // srun --mpi=pmix and --mpi=pmi2 set the last two; srun --mpi=none none of them.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK"})
+    if (const char* text = lookup(name); text != nullptr && *text != '\0') return true;
+  return false;
 }
 
 std::string launcher_fault(int world_size, const EnvironmentLookup& lookup) {
