@@ -2,6 +2,7 @@
 #include "comm/communicator.hpp"
 
 #include "comm/mpi_communicator.hpp"
+#include "comm/mpi_transport.hpp"
 #include "comm/run_state.hpp"
 #include "core/log.hpp"
 
@@ -45,6 +46,11 @@ std::unique_ptr<Collective> make_communicator(const Session& session,
              options.ring_piece_bytes, ", ranks_per_host ", options.ranks_per_host,
              ": wants no negative values, a stage below 2^31, a positive piece");
   if (session.size() == 1) return make_self_communicator();
+  if (options.all_reduce == AllReduceAlgorithm::library &&
+      dynamic_cast<const MpiTransport*>(session.world().get()) == nullptr)
+    throw UsageError(
+        detail::join("all-reduction by library is MPI's own, but these ranks speak by ",
+                     session.transport_name(), "; start them by mpirun, or use auto"));
   CommunicatorOptions used = options;
   if (used.threaded && session.thread_level() != ThreadLevel::multiple) {
     used.threaded = false;

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
@@ -36,11 +37,22 @@ bool has_launcher(const EnvironmentLookup& lookup) {
          slurm_step_tasks(lookup).has_value();
 }
 
-bool has_mpi_launcher(const EnvironmentLookup& lookup) {
-  // srun --mpi=pmix and --mpi=pmi2 set the last two; srun --mpi=none none of them.
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK"})
-    if (const char* text = lookup(name); text != nullptr && *text != '\0') return true;
-  return false;
+bool has_mpi_launcher(const EnvironmentLookup& lookup, bool speaks_pmi) {
+  const auto any = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) {
+      const char* text = lookup(name);
+      return text != nullptr && *text != '\0';
+    });
+  };
+  if (any({"BORA_TRANSPORT"})) {
+    const std::string way = lookup("BORA_TRANSPORT");
+    if (way != "mpi" && way != "tcp")
+      throw UsageError(join("BORA_TRANSPORT='", way, "': wanted mpi or tcp"));
+    return way == "mpi";
+  }
+  // srun --mpi=pmix and --mpi=pmi2 set their own; srun --mpi=none sets none of them.
+  if (any({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"})) return true;
+  return any({"PMI_SIZE", "PMI_RANK"}) && (speaks_pmi || !slurm_step_tasks(lookup));
 }
 
 std::string launcher_fault(int world_size, const EnvironmentLookup& lookup) {

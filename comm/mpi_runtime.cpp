@@ -74,6 +74,14 @@ std::unique_ptr<Runtime> start_mpi(int* argc, char*** argv) {
   return std::make_unique<MpiRuntime>(level, std::string(name, static_cast<size_t>(length)));
 }
 
+bool mpi_speaks_pmi() {
+#ifdef OPEN_MPI
+  return false;
+#else
+  return true;
+#endif
+}
+
 std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;

@@ -26,6 +26,9 @@ class Runtime {
 std::unique_ptr<Runtime> start_mpi(int* argc, char*** argv);
 /// Joins the other ranks by TCP.  Errors: see Session.
 std::unique_ptr<Runtime> start_tcp(const LaunchPlace& place);
+/// Whether this MPI surely understands srun --mpi=pmi2.  Open MPI may have been built without, and
+/// would end the process at its start.
+bool mpi_speaks_pmi();
 /// The MPI library in its own words, one line.
 std::string mpi_library();
 

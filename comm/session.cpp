@@ -30,8 +30,12 @@ struct Farewell {
 
 std::unique_ptr<Runtime> start(int* argc, char*** argv) {
   const auto lookup = [](const char* name) { return std::getenv(name); };
-  if (!detail::has_mpi_launcher(lookup))
+  if (!detail::has_mpi_launcher(lookup, mpi_speaks_pmi())) {
     if (const auto place = detail::launch_place(lookup)) return start_tcp(*place);
+    if (lookup("BORA_TRANSPORT") != nullptr)
+      throw UsageError(
+          "BORA_TRANSPORT=tcp, but neither RANK and WORLD_SIZE nor srun's variables are there");
+  }
   std::unique_ptr<Runtime> mpi;
   try {
     mpi = start_mpi(argc, argv);

@@ -90,7 +90,8 @@ std::string Endpoint::text() const {
 std::vector<Endpoint> resolve(const std::string& host, int port) {
   int error = 0;
   std::vector<Endpoint> found = look_up(host, port, 0, &error);
-  BORA_CHECK(!found.empty(), "no address of host '", host, "': ", ::gai_strerror(error));
+  if (found.empty())
+    throw Error(detail::join("no address of host '", host, "': ", ::gai_strerror(error)));
   return found;
 }
 
@@ -101,7 +102,8 @@ bool is_numeric(const std::string& host) {
 
 Endpoint parse_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
-  BORA_CHECK(colon != std::string::npos && colon > 0, "'", text, "' is not <address>:<port>");
+  BORA_CHECK(colon != std::string::npos && colon > 0 && colon + 1 < text.size(), "'", text,
+             "' is not <address>:<port>");
   std::string host = text.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   int port = 0, error = 0;
