@@ -121,6 +121,7 @@ class Host {
   }
   /// Tells all ranks that are there, and those that come in the next seconds.
   void tell(const std::string& fault, Controls& controls) {
+    std::erase(arrivals_, nullptr);  // those greeted before the one that was at fault
     for (auto& talk : controls)
       if (talk) talk->send_fault(fault);
     for (auto& talk : arrivals_) talk->send_fault(fault);

@@ -32,8 +32,14 @@ const sigset_t& watched_signals() {
   static const sigset_t set = [] {
     sigset_t s;
     sigemptyset(&s);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2})
       sigaddset(&s, signal);
+    // Under nohup it is ignored, and must be by the workers as well.
+    if (::signal(SIGHUP, SIG_DFL) == SIG_IGN) {
+      ::signal(SIGHUP, SIG_IGN);
+    } else {
+      sigaddset(&s, SIGHUP);
+    }
     return s;
   }();
   return set;
@@ -130,6 +136,9 @@ void Workers::become_worker(int local) {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  // A shell's background jobs ignore these two; what the launcher passes on is meant.
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGQUIT, SIG_DFL);
   if (local != 0 || ::isatty(STDIN_FILENO) != 0) {
     const int null = ::open("/dev/null", O_RDONLY);
     ::dup2(null, STDIN_FILENO);

@@ -200,11 +200,11 @@ TEST(TcpTransport, ALostRankIsNamedByAllThatWait) {
     if (t.rank() == 1) return;  // without a goodbye
     int x = 0;
     // Rank 2 waits for rank 0, which is well: it notices all the same.
-    const Request r = t.receive(&x, sizeof(x), t.rank() == 0 ? 1 : 0, 3);
+    const Request r = t.receive(&x, sizeof(x), t.rank() == 0 ? 1 : 0, 4);
     EXPECT_THAT(message_of([&] { wait(t, r); }),
                 AllOf(HasSubstr("rank 1 on host " + tcp::host_name() + " is lost"),
                       HasSubstr("noticed by rank " + std::to_string(t.rank()))));
-    EXPECT_THROW(t.send(&x, sizeof(x), 1, 3), TransportError);
+    EXPECT_THROW(t.send(&x, sizeof(x), 1, 4), TransportError);
   });
 }
 
@@ -212,7 +212,7 @@ TEST(TcpTransport, ARankThatHasEndedWellIsToldFromALostOne) {
   on_ranks(2, [](TcpTransport& t, tcp::Mesh& mesh) {
     if (t.rank() == 1) return mesh.goodbye();
     int x = 0;
-    EXPECT_THAT(message_of([&] { wait(t, t.receive(&x, sizeof(x), 1, 3)); }),
+    EXPECT_THAT(message_of([&] { wait(t, t.receive(&x, sizeof(x), 1, 4)); }),
                 HasSubstr("has ended its run"));
   });
 }
@@ -231,14 +231,14 @@ TEST(TcpTransport, NonsenseOnAConnectionIsALoss) {
   const std::string nonsense(1000, '\x7f');
   ASSERT_TRUE(tcp::send_all(other.fd(), nonsense.data(), nonsense.size(), tcp::after(5), &why));
   int x = 0;
-  EXPECT_THAT(message_of([&] { wait(t, t.receive(&x, sizeof(x), 1, 3)); }),
+  EXPECT_THAT(message_of([&] { wait(t, t.receive(&x, sizeof(x), 1, 4)); }),
               AllOf(HasSubstr("rank 1 on host elsewhere is lost"), HasSubstr("nonsense")));
 }
 
 TEST(TcpTransport, WaitingHasALimit) {
   on_ranks(2, [](TcpTransport& t, tcp::Mesh& mesh) {
     int x = 0;
-    Request r = t.receive(&x, sizeof(x), 1 - t.rank(), 3);
+    Request r = t.receive(&x, sizeof(x), 1 - t.rank(), 4);
     EXPECT_THAT(message_of([&] {
                   wait_for(t, {&r, 1}, 0.2, "nothing");
                 }),
