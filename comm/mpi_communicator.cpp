@@ -2,6 +2,7 @@
 #include "comm/mpi_communicator.hpp"
 
 #include "comm/arguments.hpp"
+#include "comm/run_state.hpp"
 #include "comm/watchdog.hpp"
 #include "core/log.hpp"
 
@@ -23,18 +24,19 @@ void keep_for_ever(std::shared_ptr<void> thing) {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string host,
+MpiCommunicator::MpiCommunicator(std::shared_ptr<Transport> transport, std::string host,
                                  const CommunicatorOptions& options,
                                  std::shared_ptr<const RankGroup> group)
     : host_(std::move(host)),
       group_(std::move(group)),
       options_(options),
       heartbeat_(std::make_shared<Heartbeat>()),
-      engine_(std::make_unique<MpiEngine>(comm, /*owned=*/true, host_, options, heartbeat_)),
+      engine_(std::make_unique<MpiEngine>(std::move(transport), host_, options, heartbeat_)),
       exceptions_(std::uncaught_exceptions()) {
   heartbeat_->limit_s = options_.timeout_s;
   engine_->open_window();
-  pairs_ = std::make_unique<PointToPoint>(engine_->comm(), host_, options_.message_bytes, group_);
+  pairs_ =
+      std::make_unique<PointToPoint>(engine_->transport(), host_, options_.message_bytes, group_);
   MpiEngine* engine = engine_.get();
   queue_ = std::make_unique<OperationQueue>(
       [engine](Operation& op) {
@@ -80,7 +82,8 @@ Work MpiCommunicator::submit(std::shared_ptr<Operation> operation) {
 }
 
 void MpiCommunicator::run(std::shared_ptr<Operation> operation) {
-  // MPI may block for ever, so what needs it is left to the other thread, which is watched.
+  // MPI may block for ever, so what needs it (or TCP) is left to the other thread, which is
+  // watched.
   if (queue_->n_pending() > 0 || !engine_->needs_no_mpi(*operation))
     return submit(std::move(operation)).wait();
   operation->sequence = ++sequence_;
@@ -172,12 +175,12 @@ std::unique_ptr<Collective> MpiCommunicator::split(int color, int key) {
   run(operation);
   CommunicatorOptions options = options_;
   options.timeout_s = engine_->timeout();
-  // MPI_Comm_split cannot be bounded by itself; but here all ranks are known to be about to call
+  // The transport's split cannot be bounded by itself; but here all are known to be about to call
   // it.
-  const WatchedCall call("MPI_Comm_split", options.timeout_s, group_->name);
-  MPI_Comm part = MPI_COMM_NULL;
-  BORA_MPI(MPI_Comm_split(engine_->comm(), color, key, &part));
-  return std::make_unique<MpiCommunicator>(part, host_, options, part_of_group(all, color));
+  const WatchedCall call("opening a part", options.timeout_s, group_->name);
+  std::shared_ptr<Transport> part = engine_->transport()->split(color, key);
+  return std::make_unique<MpiCommunicator>(std::move(part), host_, options,
+                                           part_of_group(all, color));
 }
 
 std::shared_ptr<const RankGroup> MpiCommunicator::part_of_group(const Tensor& colors_and_keys,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inner header of comm: Collective over MPI, for host memory.
+// Inner header of comm: Collective over a transport (MPI or TCP), for host memory.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -12,8 +12,9 @@ namespace bora {
 /// of a communicator never overtake each other.  See MpiEngine for how.
 class MpiCommunicator final : public Collective {
  public:
-  /// Takes over `comm`, which nobody else may use.
-  MpiCommunicator(MPI_Comm comm, std::string host, const CommunicatorOptions& options,
+  /// Of all ranks of `transport`, which nobody else may use.
+  MpiCommunicator(std::shared_ptr<Transport> transport, std::string host,
+                  const CommunicatorOptions& options,
                   std::shared_ptr<const RankGroup> group = RankGroup::world());
   /// Waits for operations under way, unless an exception is: then they are given up.
   ~MpiCommunicator() override;

@@ -3,6 +3,7 @@
 
 #include "comm/flight_recorder.hpp"
 #include "comm/fnv.hpp"
+#include "comm/run_state.hpp"
 #include "comm/watchdog.hpp"
 #include "core/log.hpp"
 
@@ -22,8 +23,8 @@ class PointToPoint::Transfer final : public Work::State {
  public:
   Transfer(const PointToPoint& owner, bool sends, Tensor x, int peer, uint64_t number,
            std::string_view label, double limit_s)
-      : comm_(owner.comm_),
-        rank_(owner.rank_),
+      : transport_(owner.transport_),
+        rank_(transport_->rank()),
         host_(owner.host_),
         message_bytes_(owner.message_bytes_),
         group_(owner.group_),
@@ -49,36 +50,25 @@ class PointToPoint::Transfer final : public Work::State {
   // All is posted at once: a receive that waited for the header first would need this rank's help
   // while it is elsewhere.
   void start() {
-    const MpiGate gate = mpi_gate();
-    if (sends_) {
-      BORA_MPI(MPI_Isend(&mine_, sizeof(Header), MPI_BYTE, peer_, tag_, comm_, &header_));
-    } else {
-      BORA_MPI(MPI_Irecv(&theirs_, sizeof(Header), MPI_BYTE, peer_, tag_, comm_, &header_));
-    }
+    header_ = sends_ ? transport_->send(&mine_, sizeof(Header), peer_, tag_)
+                     : transport_->receive(&theirs_, sizeof(Header), peer_, tag_);
     move(x_.raw(), x_.bytes());
   }
 
   bool done() override {
     if (finished_) return true;
-    const MpiGate gate = mpi_gate();
-    int there = 0;
-    BORA_MPI(MPI_Test(&header_, &there, MPI_STATUS_IGNORE));
-    if (!there) return false;
+    if (!transport_->test({&header_, 1})) return false;
     if (!moving_) record_.moving();
     moving_ = true;
     if (!sends_ && error_.empty() && !same()) dispose();
     if (error_.empty()) {
-      BORA_MPI(
-          MPI_Testall(static_cast<int>(data_.size()), data_.data(), &there, MPI_STATUSES_IGNORE));
+      if (!transport_->test(data_)) return false;
     } else {
       // What is thrown away need not have fitted: its errors say nothing new.
-      for (MPI_Request& request : data_) {
-        int one = 0;
-        MPI_Test(&request, &one, MPI_STATUS_IGNORE);
-        there = there && one;
-      }
+      bool there = true;
+      for (Request& request : data_) there = transport_->test_unwanted(request) && there;
+      if (!there) return false;
     }
-    if (!there) return false;
     finished_ = true;
     if (error_.empty()) {
       record_.done();
@@ -93,7 +83,7 @@ class PointToPoint::Transfer final : public Work::State {
   void wait() override {
     PatientClock clock;
     constexpr int kLooks = 1000;  // before the first nap
-    for (int looks = 0; !done(); ++looks) {
+    for (int looks = 0; !done_or_lost(); ++looks) {
       if (looks < kLooks) {
         std::this_thread::yield();
         continue;
@@ -106,21 +96,31 @@ class PointToPoint::Transfer final : public Work::State {
                           sends_ ? " has not received it" : " has not sent it", "; ",
                           group_->who(peer_), known(peer_)));
       }
-      std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.05 ? 50 : 1000));
+      transport_->rest(std::chrono::microseconds(waited < 0.05 ? 50 : 1000));
     }
     if (!error_.empty()) throw Error(error_);
   }
 
  private:
+  bool done_or_lost() {
+    try {
+      return done();
+    } catch (const TransportError& e) {
+      mark_mpi_broken();
+      const std::string text = describe(mine_) + ": " + e.what();
+      record_.failed(text);
+      throw TransportError(text + Watchdog::instance().operation_failed(text, /*for_good=*/true));
+    }
+  }
+
   int64_t n_pieces(int64_t bytes) const { return (bytes + message_bytes_ - 1) / message_bytes_; }
 
   void move(void* data, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += message_bytes_) {
       char* piece = static_cast<char*>(data) + at;
-      const int n = static_cast<int>(std::min(message_bytes_, bytes - at));
-      MPI_Request& request = data_.emplace_back(MPI_REQUEST_NULL);
-      BORA_MPI(sends_ ? MPI_Isend(piece, n, MPI_BYTE, peer_, tag_ + 1, comm_, &request)
-                      : MPI_Irecv(piece, n, MPI_BYTE, peer_, tag_ + 1, comm_, &request));
+      const int64_t n = std::min(message_bytes_, bytes - at);
+      data_.push_back(sends_ ? transport_->send(piece, n, peer_, tag_ + 1)
+                             : transport_->receive(piece, n, peer_, tag_ + 1));
     }
   }
 
@@ -137,8 +137,7 @@ class PointToPoint::Transfer final : public Work::State {
                           group_->who(rank_));
     const int64_t theirs = theirs_.count * size_of(theirs_.type), wanted = x_.bytes();
     const int64_t n_theirs = n_pieces(theirs), n_wanted = n_pieces(wanted);
-    for (int64_t i = n_theirs; i < n_wanted; ++i)
-      BORA_MPI(MPI_Cancel(&data_[static_cast<size_t>(i)]));
+    for (int64_t i = n_theirs; i < n_wanted; ++i) transport_->cancel(data_[static_cast<size_t>(i)]);
     if (n_theirs <= n_wanted) return;
     const int64_t rest = theirs - n_wanted * message_bytes_;
     scratch_ = Tensor::empty({rest}, DType::u8);
@@ -162,7 +161,7 @@ class PointToPoint::Transfer final : public Work::State {
                         peer_);
   }
 
-  MPI_Comm comm_;
+  std::shared_ptr<Transport> transport_;
   int rank_;
   std::string host_;
   int64_t message_bytes_;
@@ -173,24 +172,24 @@ class PointToPoint::Transfer final : public Work::State {
   int peer_, tag_;
   double limit_s_;
   Header mine_, theirs_;
-  MPI_Request header_ = MPI_REQUEST_NULL;
-  std::vector<MPI_Request> data_;
+  Request header_;
+  std::vector<Request> data_;
   bool finished_ = false;
   std::string error_;
 };
 
-PointToPoint::PointToPoint(MPI_Comm comm, std::string host, int64_t message_bytes,
-                           std::shared_ptr<const RankGroup> group)
-    : comm_(comm), host_(std::move(host)), message_bytes_(message_bytes), group_(std::move(group)) {
-  int size = 1;
-  BORA_MPI(MPI_Comm_rank(comm_, &rank_));
-  BORA_MPI(MPI_Comm_size(comm_, &size));
-  sent_.resize(static_cast<size_t>(size));
-  received_.resize(static_cast<size_t>(size));
-}
+PointToPoint::PointToPoint(std::shared_ptr<Transport> transport, std::string host,
+                           int64_t message_bytes, std::shared_ptr<const RankGroup> group)
+    : transport_(std::move(transport)),
+      host_(std::move(host)),
+      message_bytes_(message_bytes),
+      group_(std::move(group)),
+      sent_(static_cast<size_t>(transport_->size())),
+      received_(sent_) {}
 
 PointToPoint::~PointToPoint() {
-  // MPI may still write to the buffers, so they live on; so does the process not much longer.
+  // The transport may still write to the buffers, so they live on; so does the process not much
+  // longer.
   static auto* kept = new std::vector<std::shared_ptr<Transfer>>;  // never destroyed, on purpose
   try {
     for (auto& transfer : under_way_) {
