@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that ends in the way its argument says; endings_test.sh looks at how it ended.
 #include "comm/communicator.hpp"
+#include "comm/operation_queue.hpp"
 #include "comm/watchdog.hpp"
 
 #include <csignal>
@@ -48,6 +49,17 @@ void end_by_failure(Collective& comm, const std::string& how) {
     if (!is_1) never_come();
     const WatchedCall call("MPI_Something", 1.0, "that never returns");
     never_come();
+  }
+  if (how == "stuck_in_an_operation") {
+    // As if MPI did not return: the thread is gone, and the program waits for it in vain.
+    if (!is_1) comm.barrier("the others wait");
+    const auto heartbeat = std::make_shared<Heartbeat>();
+    heartbeat->limit_s = 1.0;
+    OperationQueue queue([](Operation&) { never_come(); }, /*threaded=*/true, heartbeat);
+    const auto operation = std::make_shared<Operation>();
+    operation->label = "never back";
+    queue.submit(operation);
+    operation->wait();  // throws; then the queue waits for its thread
   }
   if (how == "other_operation") {
     comm.all_reduce(big, ReduceOp::sum, "bucket 1");
