@@ -42,6 +42,18 @@ using Controls = std::vector<std::unique_ptr<Talk>>;
 std::vector<Peer> connect_all(const LaunchPlace& place, const std::vector<Member>& members,
                               Socket listener, Controls& controls, const std::string& nonce);
 
+/// Rank 0's part of meet().
+std::vector<Peer> meet_as_host(const LaunchPlace& place);
+/// After a fault rank 0 stays so long for ranks that come late, so that they hear of it as well.
+inline constexpr double kLinger_s = 2;
+
+/// This rank as the others may see it, and the socket where they find it.  `seen`: this side of the
+/// connection to rank 0, if there is one.
+Member describe_self(const LaunchPlace& place, Socket& listener, const Endpoint* seen);
+/// A member in one line, and back.
+std::string text_of(const Member& member);
+Member member_of(const std::string& text);
+
 /// Throws a fault that was told: the error that it began as.
 [[noreturn]] void throw_fault(const std::string& text);
 std::string fault_of(const std::exception& error);

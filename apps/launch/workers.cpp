@@ -107,7 +107,8 @@ int Workers::run() {
     }
   }
   // What the workers have started and left behind.
-  for (const Worker& worker : workers_) ::kill(-worker.group, SIGKILL);
+  for (const Worker& worker : workers_)
+    if (worker.group > 0) ::kill(-worker.group, SIGKILL);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   return code_;
 }

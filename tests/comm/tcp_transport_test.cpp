@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -195,16 +196,18 @@ TEST(TcpTransport, SplitByColorAndKey) {
 
 // Row 154: the connection ends without a word, as when the process is killed.
 TEST(TcpTransport, ALostRankIsNamedByAllThatWait) {
-  on_ranks(3, [](TcpTransport& t, tcp::Mesh&) {
-    all_gather(t, 0, "all are here");
+  std::barrier here(3), noticed(2);
+  on_ranks(3, [&](TcpTransport& t, tcp::Mesh&) {
+    all_gather(t, 0, "all are connected");
+    here.arrive_and_wait();     // nobody waits for anything any more
     if (t.rank() == 1) return;  // without a goodbye
     int x = 0;
     // Rank 2 waits for rank 0, which is well: it notices all the same.
-    const Request r = t.receive(&x, sizeof(x), t.rank() == 0 ? 1 : 0, 4);
-    EXPECT_THAT(message_of([&] { wait(t, r); }),
+    EXPECT_THAT(message_of([&] { wait(t, t.receive(&x, sizeof(x), t.rank() == 0 ? 1 : 0, 4)); }),
                 AllOf(HasSubstr("rank 1 on host " + tcp::host_name() + " is lost"),
                       HasSubstr("noticed by rank " + std::to_string(t.rank()))));
     EXPECT_THROW(t.send(&x, sizeof(x), 1, 4), TransportError);
+    noticed.arrive_and_wait();
   });
 }
 

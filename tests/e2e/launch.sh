@@ -113,8 +113,13 @@ none_left "a worker that does not want to end"
 expect_code 0 20 "$launch" -n 2 bash -c "(exec -a $mark sleep 100) & exit 0"
 none_left "what a worker has started"
 expect_code 127 20 "$launch" -n 2 "$work/no-such-program"
-expect_code 2 5 "$launch" "$unet3d" info
-grep -q -- "-n <workers> is missing" "$work/out" || fail "what is missing is not named"
+expect_failure 2 "-n <workers> is missing" "$launch" "$unet3d" info
+expect_failure 2 "no program to start" "$launch" -n 2
+expect_failure 2 "-n two: wanted a number" "$launch" -n two "$unet3d" info
+expect_failure 2 "unknown option --workers" "$launch" --workers=2 "$unet3d" info
+expect_failure 2 "--nodes wants --master" "$launch" -n 2 --nodes 2 --node 0 "$unet3d" info
+expect_failure 2 "--node 2 is not below --nodes 2" "$launch" -n 2 --nodes 2 --node 2 --master a "$unet3d" info
+expect_failure 2 "--master a:x" "$launch" -n 2 --master a:x "$unet3d" info
 
 # --- Ctrl-C, and the launcher's own death, leave nothing (feature 16)
 for signal in INT KILL; do
