@@ -41,7 +41,7 @@ const Watchdog::Section* Watchdog::section() const {
 bool Watchdog::over(double waited_s, double limit_s) const {
   if (waited_s <= limit_s) return false;
   if (const Section* own = section(); own != nullptr && waited_s <= own->limit_s) return false;
-  return !board_ || !board_->others_are_busy();
+  return board() == nullptr || !board()->others_are_busy();
 }
 
 bool wait_is_over(double waited_s, double limit_s) {

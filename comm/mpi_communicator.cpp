@@ -51,17 +51,15 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<Transport> transport, std::stri
         }
       },
       options_.threaded, heartbeat_, group_);
-  if (const auto board = group_->is_world() ? engine_->make_board(*group_) : nullptr) {
-    has_board_ = true;
-    Watchdog::instance().set_board(board);
-  }
+  if (group_->is_world()) board_ = engine_->make_board(*group_);
+  if (board_) Watchdog::instance().add_board(board_);
 }
 
 MpiCommunicator::~MpiCommunicator() {
   if (std::uncaught_exceptions() > exceptions_ && queue_->n_pending() > 0) engine_->give_up();
   const bool broken_before = queue_->broken();
-  if (has_board_) Watchdog::instance().set_board(nullptr, !broken_before);
   queue_.reset();  // joins the thread
+  if (board_) Watchdog::instance().drop_board(board_, !broken_before);
   pairs_.reset();
   if (broken_before || mpi_broken()) keep_for_ever(std::shared_ptr<MpiEngine>(std::move(engine_)));
 }

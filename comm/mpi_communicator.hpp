@@ -57,7 +57,7 @@ class MpiCommunicator final : public Collective {
   std::unique_ptr<MpiEngine> engine_;
   std::unique_ptr<OperationQueue> queue_;
   std::unique_ptr<PointToPoint> pairs_;
-  bool has_board_ = false;
+  std::shared_ptr<StatusBoard> board_;  // of the world; else null
   uint64_t sequence_ = 0;
   int exceptions_ = 0;
 };

@@ -134,11 +134,18 @@ void Watchdog::watch(const std::shared_ptr<Heartbeat>& heartbeat) {
   watched_.push_back({heartbeat});
 }
 
-void Watchdog::set_board(std::shared_ptr<StatusBoard> board, bool left_well) {
+void Watchdog::add_board(std::shared_ptr<StatusBoard> board) {
   const Lock lock(mutex_);
-  if (board_ && !board) publish(left_well);
-  board_ = std::move(board);
+  boards_.push_back(std::move(board));
   publish();
+}
+
+void Watchdog::drop_board(const std::shared_ptr<StatusBoard>& board, bool left_well) {
+  const Lock lock(mutex_);
+  RankStatus last = status();
+  last.ended = left_well;
+  board->write(last);
+  std::erase(boards_, board);
 }
 
 void Watchdog::run() {
@@ -160,14 +167,18 @@ void Watchdog::look(Lock& lock) {
   act(lock);
 }
 
-void Watchdog::publish(bool ended) {
-  if (!board_) return;
+void Watchdog::publish() {
+  if (boards_.empty()) return;
+  const RankStatus now = status();
+  for (const auto& board : boards_) board->write(now);
+}
+
+RankStatus Watchdog::status() const {
   RankStatus status;
   static const int64_t born = process_born(::getpid());
   status.written_ns = steady_now_ns();
   status.process = ::getpid();
   status.process_born = born;
-  status.ended = ended;
   if (const Section* now = section()) {
     status.section_begin_ns = now->begin_ns;
     status.section_end_ns = now->end_ns;
@@ -183,7 +194,7 @@ void Watchdog::publish(bool ended) {
         std::max({shown->queued_ns, shown->arrived_ns, shown->moving_ns, shown->ended_ns});
     put(status.operation, shown->describe());
   }
-  board_->write(status);
+  return status;
 }
 
 void Watchdog::look_for_stuck() {
@@ -219,8 +230,8 @@ void Watchdog::look_for_stuck() {
 }
 
 void Watchdog::look_at_neighbour() {
-  if (!board_) return;
-  const int dead = board_->dead_neighbour();
+  if (board() == nullptr) return;
+  const int dead = board()->dead_neighbour();
   n_dead_ = dead >= 0 ? n_dead_ + 1 : 0;
   if (n_dead_ >= kLaunchersTurn)
     trouble(detail::join(RankGroup::world()->who(dead), " has died, and nobody has ended this run"),
@@ -239,7 +250,7 @@ void Watchdog::trouble(const std::string& what, bool verdict) {
 void Watchdog::write_asked_records(Lock& lock) {
   const bool by_signal = g_record_asked.exchange(false);
   // Whoever has failed as well has written its record already.
-  const bool by_rank = board_ && board_->was_asked() && stage_ == 0;
+  const bool by_rank = board() != nullptr && board()->was_asked() && stage_ == 0;
   if (!by_signal && !by_rank) return;
   const std::string others = report();
   lock.unlock();
@@ -252,7 +263,7 @@ void Watchdog::act(Lock& lock) {
   if (stage_ == 1 && !verdict_.empty() && !said_) {
     said_ = true;
     const std::string text = detail::join("host ", options_.host, ": ", verdict_), more = report();
-    if (board_) board_->ask_for_records();
+    if (board() != nullptr) board()->ask_for_records();
     lock.unlock();
     const std::string where = write_record(text, more, false);
     log_error(text, where);
@@ -292,7 +303,7 @@ std::string Watchdog::operation_failed(const std::string& message, bool for_good
   Lock lock(mutex_);
   if (!running_) return {};
   if (for_good) trouble(message, /*verdict=*/false);
-  if (board_ && for_good) board_->ask_for_records();
+  if (board() != nullptr && for_good) board()->ask_for_records();
   const std::string more = report();
   lock.unlock();
   return write_record(message, more, false);
@@ -305,7 +316,7 @@ std::string Watchdog::verdict() {
 
 std::string Watchdog::describe(int world_rank) {
   const Lock lock(mutex_);
-  return board_ ? board_->describe(world_rank) : std::string();
+  return board() != nullptr ? board()->describe(world_rank) : std::string();
 }
 
 std::string Watchdog::what_it_does() const {
@@ -317,10 +328,10 @@ std::string Watchdog::what_it_does() const {
 }
 
 std::string Watchdog::report() const {
-  if (!board_) return {};
+  if (board() == nullptr) return {};
   std::string text = "ranks of this host, as they were within the last half second:\n";
-  for (const int r : board_->world_ranks())
-    if (const std::string what = board_->describe(r); !what.empty())
+  for (const int r : board()->world_ranks())
+    if (const std::string what = board()->describe(r); !what.empty())
       text += detail::join("  rank ", r, ": ", what, "\n");
   return text;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/flight_recorder.hpp"
+#include "comm/status_board.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -18,7 +19,6 @@
 namespace bora {
 
 struct Heartbeat;
-class StatusBoard;
 
 /// Time that really passed for this process: a gap between two calls counts as kMostPerCall_s at
 /// most.  A process that was stopped (a suspended job, a debugger) and goes on has not waited.
@@ -107,9 +107,11 @@ class Watchdog {
 
   /// From now on, as long as it lives, the heartbeat of a thread that works on operations.
   void watch(const std::shared_ptr<Heartbeat>& heartbeat);
-  /// Ranks of this host see each other through it; null: no longer, `left_well` tells the others
-  /// that this rank has nothing more to do with them.
-  void set_board(std::shared_ptr<StatusBoard> board, bool left_well = true);
+  /// Ranks of this host see each other through it, the one added last where there are several,
+  /// until it is dropped: `left_well` tells the others that this rank has nothing more to do with
+  /// them.
+  void add_board(std::shared_ptr<StatusBoard> board);
+  void drop_board(const std::shared_ptr<StatusBoard>& board, bool left_well);
 
   /// An operation failed, `for_good` if its communicator cannot be used any more.  Writes the
   /// flight record and asks the other ranks of this host for theirs.  Returns what to add to the
@@ -135,7 +137,9 @@ class Watchdog {
   Watchdog();
   void run();
   void look(Lock& lock);
-  void publish(bool ended = false);
+  void publish();
+  RankStatus status() const;
+  StatusBoard* board() const { return boards_.empty() ? nullptr : boards_.back().get(); }
   void look_for_stuck();
   void look_at_neighbour();
   void write_asked_records(Lock& lock);
@@ -159,7 +163,7 @@ class Watchdog {
   std::vector<Watched> watched_;
   std::vector<Section> sections_;
   uint64_t n_sections_ = 0;
-  std::shared_ptr<StatusBoard> board_;
+  std::vector<std::shared_ptr<StatusBoard>> boards_;
   int looks_ = 0, n_dead_ = 0;
   PatientClock clock_;
 
