@@ -2,8 +2,11 @@
 #include "comm/mpi_communicator.hpp"
 
 #include "comm/arguments.hpp"
+#include "comm/run_state.hpp"
+#include "comm/watchdog.hpp"
 #include "core/log.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 
@@ -21,16 +24,19 @@ void keep_for_ever(std::shared_ptr<void> thing) {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string host,
-                                 const CommunicatorOptions& options)
+MpiCommunicator::MpiCommunicator(std::shared_ptr<Transport> transport, std::string host,
+                                 const CommunicatorOptions& options,
+                                 std::shared_ptr<const RankGroup> group)
     : host_(std::move(host)),
+      group_(std::move(group)),
       options_(options),
       heartbeat_(std::make_shared<Heartbeat>()),
-      engine_(std::make_unique<MpiEngine>(comm, /*owned=*/true, host_, options, heartbeat_)),
+      engine_(std::make_unique<MpiEngine>(std::move(transport), host_, options, heartbeat_)),
       exceptions_(std::uncaught_exceptions()) {
   heartbeat_->limit_s = options_.timeout_s;
   engine_->open_window();
-  pairs_ = std::make_unique<PointToPoint>(engine_->comm(), host_, options_.message_bytes);
+  pairs_ =
+      std::make_unique<PointToPoint>(engine_->transport(), host_, options_.message_bytes, group_);
   MpiEngine* engine = engine_.get();
   queue_ = std::make_unique<OperationQueue>(
       [engine](Operation& op) {
@@ -44,13 +50,16 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string host,
           throw;
         }
       },
-      options_.threaded, heartbeat_);
+      options_.threaded, heartbeat_, group_);
+  if (group_->is_world()) board_ = engine_->make_board(*group_);
+  if (board_) Watchdog::instance().add_board(board_);
 }
 
 MpiCommunicator::~MpiCommunicator() {
   if (std::uncaught_exceptions() > exceptions_ && queue_->n_pending() > 0) engine_->give_up();
   const bool broken_before = queue_->broken();
   queue_.reset();  // joins the thread
+  if (board_) Watchdog::instance().drop_board(board_, !broken_before);
   pairs_.reset();
   if (broken_before || mpi_broken()) keep_for_ever(std::shared_ptr<MpiEngine>(std::move(engine_)));
 }
@@ -71,7 +80,8 @@ Work MpiCommunicator::submit(std::shared_ptr<Operation> operation) {
 }
 
 void MpiCommunicator::run(std::shared_ptr<Operation> operation) {
-  // MPI may block for ever, so what needs it is left to the other thread, which is watched.
+  // MPI may block for ever, so what needs it (or TCP) is left to the other thread, which is
+  // watched.
   if (queue_->n_pending() > 0 || !engine_->needs_no_mpi(*operation))
     return submit(std::move(operation)).wait();
   operation->sequence = ++sequence_;
@@ -155,13 +165,32 @@ void MpiCommunicator::barrier(std::string_view label) {
 
 std::unique_ptr<Collective> MpiCommunicator::split(int color, int key) {
   BORA_CHECK(color >= 0, "split: color ", color, " is negative");
-  // MPI_Comm_split cannot be bounded; but here all ranks are known to be about to call it.
-  run(make(OperationKind::split, {}, "split"));
-  MPI_Comm part = MPI_COMM_NULL;
-  BORA_MPI(MPI_Comm_split(engine_->comm(), color, key, &part));
+  // What all ask for travels with the meeting, so that everybody knows who is in which part.
+  Tensor mine = Tensor::from<int64_t>({2}, {color, key});
+  auto operation = make(OperationKind::split, mine, "split");
+  operation->out = Tensor::empty({size(), 2}, DType::i64);
+  const Tensor all = operation->out;
+  run(operation);
   CommunicatorOptions options = options_;
   options.timeout_s = engine_->timeout();
-  return std::make_unique<MpiCommunicator>(part, host_, options);
+  // The transport's split cannot be bounded by itself; but here all are known to be about to call
+  // it.
+  const WatchedCall call("opening a part", options.timeout_s, group_->name);
+  std::shared_ptr<Transport> part = engine_->transport()->split(color, key);
+  return std::make_unique<MpiCommunicator>(std::move(part), host_, options,
+                                           part_of_group(all, color));
+}
+
+std::shared_ptr<const RankGroup> MpiCommunicator::part_of_group(const Tensor& colors_and_keys,
+                                                                int color) const {
+  const int64_t* asked = colors_and_keys.data<int64_t>();
+  std::vector<int> members;
+  for (int r = 0; r < size(); ++r)
+    if (asked[2 * r] == color) members.push_back(r);
+  std::stable_sort(members.begin(), members.end(),
+                   [&](int a, int b) { return asked[2 * a + 1] < asked[2 * b + 1]; });
+  // The number of the split, since the same colors may be asked for again.
+  return group_->part(detail::join(group_->name, "/split ", sequence_, " color ", color), members);
 }
 
 Tensor MpiCommunicator::make_shared_tensor(int64_t bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inner header of comm: Collective over MPI, for host memory.
+// Inner header of comm: Collective over a transport (MPI or TCP), for host memory.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -12,8 +12,10 @@ namespace bora {
 /// of a communicator never overtake each other.  See MpiEngine for how.
 class MpiCommunicator final : public Collective {
  public:
-  /// Takes over `comm`, which nobody else may use.
-  MpiCommunicator(MPI_Comm comm, std::string host, const CommunicatorOptions& options);
+  /// Of all ranks of `transport`, which nobody else may use.
+  MpiCommunicator(std::shared_ptr<Transport> transport, std::string host,
+                  const CommunicatorOptions& options,
+                  std::shared_ptr<const RankGroup> group = RankGroup::world());
   /// Waits for operations under way, unless an exception is: then they are given up.
   ~MpiCommunicator() override;
 
@@ -46,12 +48,16 @@ class MpiCommunicator final : public Collective {
   /// The same for an operation that is waited for: at once and in this thread where that is safe.
   void run(std::shared_ptr<Operation> operation);
 
+  std::shared_ptr<const RankGroup> part_of_group(const Tensor& colors_and_keys, int color) const;
+
   std::string host_;
+  std::shared_ptr<const RankGroup> group_;
   CommunicatorOptions options_;
   std::shared_ptr<Heartbeat> heartbeat_;
   std::unique_ptr<MpiEngine> engine_;
   std::unique_ptr<OperationQueue> queue_;
   std::unique_ptr<PointToPoint> pairs_;
+  std::shared_ptr<StatusBoard> board_;  // of the world; else null
   uint64_t sequence_ = 0;
   int exceptions_ = 0;
 };

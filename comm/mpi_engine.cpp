@@ -25,8 +25,7 @@ int cores_of_this_process() {
 }
 
 bool wants_payload(const Operation& op) {
-  return op.kind != OperationKind::barrier && op.kind != OperationKind::split &&
-         op.kind != OperationKind::reduce_scatter;
+  return op.kind != OperationKind::barrier && op.kind != OperationKind::reduce_scatter;
 }
 
 }  // namespace
@@ -43,39 +42,32 @@ std::string MpiEngine::Record::describe() const {
   return text;
 }
 
-MpiEngine::MpiEngine(MPI_Comm comm, bool owned, std::string host,
+MpiEngine::MpiEngine(std::shared_ptr<Transport> transport, std::string host,
                      const CommunicatorOptions& options, std::shared_ptr<Heartbeat> heartbeat)
-    : comm_(comm),
-      owned_(owned),
+    : transport_(std::move(transport)),
+      rank_(transport_->rank()),
+      size_(transport_->size()),
       host_(std::move(host)),
       options_(options),
       heartbeat_(std::move(heartbeat)),
       timeout_s_(options.timeout_s),
       order_(options.all_reduce == AllReduceAlgorithm::reproducible ? SumOrder::tree
                                                                     : SumOrder::rank) {
-  BORA_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
-  BORA_MPI(MPI_Comm_rank(comm_, &rank_));
-  BORA_MPI(MPI_Comm_size(comm_, &size_));
   records_.resize(static_cast<size_t>(size_));
   waits_in_.resize(static_cast<size_t>(size_));
-}
-
-MpiEngine::~MpiEngine() {
-  if (owned_) BORA_MPI_WARN(MPI_Comm_free(&comm_));
 }
 
 void MpiEngine::open_window() {
   if (size_ == 1) return;
   using enum AllReduceAlgorithm;
   const AllReduceAlgorithm setting = options_.all_reduce;
-  hosts_ = std::make_unique<HostGroup>(comm_, options_.ranks_per_host);
+  hosts_ = std::make_unique<HostGroup>(*transport_, options_.ranks_per_host);
   std::string why = "stage_bytes is 0";
   bool have = options_.stage_bytes > 0;
   if (have) {
     window_ = std::make_unique<SharedWindow>(*hosts_, options_.stage_bytes);
-    int mine = window_->ok() ? 1 : 0, all = 0;  // on every host, or on none
-    BORA_MPI(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm_));
-    have = all != 0;
+    for (const int ok : all_gather(*transport_, window_->ok() ? 1 : 0, "opening shared memory"))
+      have = have && ok != 0;  // on every host, or on none
     why = window_->why();
     if (!have && !why.empty() && setting != shared && setting != hierarchical)
       log_warn(
@@ -92,6 +84,14 @@ void MpiEngine::open_window() {
   if (setting == shared && !one_host_)
     throw UsageError(detail::join("all-reduction by shared wants all ranks on one host, these are ",
                                   "on ", hosts_->n_hosts(), "; use hierarchical, or auto"));
+}
+
+std::shared_ptr<StatusBoard> MpiEngine::make_board(const RankGroup& group) const {
+  if (!window_) return nullptr;
+  std::vector<int> ranks;
+  for (const int r : hosts_->members()) ranks.push_back(group.world_rank(r));
+  return std::make_shared<StatusBoard>([this](int i) { return window_->board(i); },
+                                       std::move(ranks), hosts_->index());
 }
 
 bool MpiEngine::needs_no_mpi(const Operation& op) const {
@@ -116,10 +116,17 @@ std::shared_ptr<SharedSegment> MpiEngine::make_arena(int64_t bytes) {
 }
 
 void MpiEngine::execute(Operation& op) {
+  try {
+    carry_out(op);
+  } catch (const TransportError& e) {
+    throw TransportError(detail::join(op.describe(), ": ", e.what()));
+  }
+}
+
+void MpiEngine::carry_out(Operation& op) {
   exchange_records(op);
   check_records(op);
-  if (op.in.bytes() == 0 || op.kind == OperationKind::barrier || op.kind == OperationKind::split)
-    return;
+  if (op.in.bytes() == 0 || op.kind == OperationKind::barrier) return;
   const bool small = wants_payload(op) && op.in.bytes() <= largest_payload(op);
   // Only now is it known where all ranks' tensors lie.
   const bool in_arena = op.kind == OperationKind::all_reduce && one_host_ &&
@@ -127,6 +134,7 @@ void MpiEngine::execute(Operation& op) {
   if (small && !in_arena) {
     carry_in_records(op);
   } else {
+    op.record.moving();
     move_data(op);
   }
 }
@@ -169,7 +177,7 @@ void MpiEngine::exchange_records(const Operation& op) {
   const bool carries = wants_payload(op) && bytes > 0;
   if (carries && bytes <= Record::kPayload)
     std::memcpy(mine_.payload, op.in.raw(), static_cast<size_t>(bytes));
-  if (!one_host_) return exchange_records_by_mpi(op);
+  if (!one_host_) return exchange_records_by_transport(op);
 
   for (size_t i = 0; bytes > 0 && i < arenas_.size(); ++i) {
     const int64_t offset = static_cast<const char*>(op.in.raw()) - arenas_[i]->part(rank_);
@@ -186,13 +194,9 @@ void MpiEngine::exchange_records(const Operation& op) {
     std::memcpy(&records_[static_cast<size_t>(r)], window_->record(r, op.sequence), sizeof(Record));
 }
 
-void MpiEngine::exchange_records_by_mpi(const Operation& op) {
-  requests_.assign(1, MPI_REQUEST_NULL);
-  {
-    const MpiGate gate = mpi_gate();
-    BORA_MPI(MPI_Iallgather(&mine_, sizeof(Record), MPI_BYTE, records_.data(), sizeof(Record),
-                            MPI_BYTE, comm_, requests_.data()));
-  }
+void MpiEngine::exchange_records_by_transport(const Operation& op) {
+  requests_.clear();
+  transport_->start_all_gather(&mine_, sizeof(Record), records_.data(), requests_);
   wait_requests(op, /*arriving=*/true);
 }
 
@@ -200,8 +204,9 @@ void MpiEngine::check_records(const Operation& op) const {
   for (size_t r = 1; r < records_.size(); ++r) {
     if (records_[r].matches(records_[0])) continue;
     throw AgreedError(detail::join(
-        "ranks disagree on what to do together: rank 0 calls ", records_[0].describe(), ", rank ",
-        r, " calls ", records_[r].describe(), "; this is rank ", rank_, " in ", op.describe()));
+        "ranks", op.group && !op.group->is_world() ? " of " + op.group->name : "",
+        " disagree on what to do together: rank 0 calls ", records_[0].describe(), ", rank ", r,
+        " calls ", records_[r].describe(), "; ", op.who(0), ", ", op.who(static_cast<int>(r))));
   }
 }
 
@@ -220,6 +225,7 @@ void MpiEngine::carry_in_records(Operation& op) {
       if (rank_ != op.root) std::memcpy(op.in.raw(), payload(op, op.root), bytes);
       return;
     case OperationKind::all_gather:
+    case OperationKind::split:
     case OperationKind::gather: {
       if (op.kind == OperationKind::gather && rank_ != op.root) return;
       auto* out = static_cast<char*>(op.out.raw());

@@ -1,44 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inner header of comm: how one operation is carried out over MPI.
+// Inner header of comm: how one operation is carried out over a transport.
 #pragma once
 
 #include "comm/communicator.hpp"
 #include "comm/local_reduce.hpp"
-#include "comm/mpi_status.hpp"
 #include "comm/operation_queue.hpp"
 #include "comm/shared_window.hpp"
+#include "comm/status_board.hpp"
+#include "comm/transport.hpp"
 
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <span>
 #include <vector>
 
 namespace bora {
 
-/// Carries out operations on one MPI communicator.  One thread at a time.
+/// Carries out operations of one group of ranks, by MPI or by TCP.  One thread at a time.
 ///
 /// Each operation begins with an exchange of records: every rank tells every rank what it is about
 /// to do.  That finds mismatches before any data moves, carries small data along (a scalar needs no
 /// second exchange), and is the point where a rank that stays away is noticed.  If all ranks share
-/// a host the records go through shared memory, else through MPI.  How the data of all-reductions
-/// moves is chosen by choose_all_reduce (mpi_engine_shared, mpi_engine_ring, mpi_engine_library);
-/// the rest moves by point-to-point messages and MPI_Ibcast (mpi_engine_data).  Sums are formed by
-/// reduce_rows, never by MPI, unless MPI's own all-reduction is asked for.
+/// a host the records go through shared memory, else through the transport.  How the data of
+/// all-reductions moves is chosen by choose_all_reduce (mpi_engine_shared, mpi_engine_ring,
+/// mpi_engine_library); the rest moves by point-to-point messages and broadcasts (mpi_engine_data).
+/// Sums are formed by reduce_rows, never by MPI, unless MPI's own all-reduction is asked for.
 class MpiEngine {
  public:
-  /// `owned`: frees `comm` at the end; nobody else may use it then.
-  MpiEngine(MPI_Comm comm, bool owned, std::string host, const CommunicatorOptions& options,
-            std::shared_ptr<Heartbeat> heartbeat);
-  ~MpiEngine();
+  MpiEngine(std::shared_ptr<Transport> transport, std::string host,
+            const CommunicatorOptions& options, std::shared_ptr<Heartbeat> heartbeat);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  MPI_Comm comm() const { return comm_; }
+  const std::shared_ptr<Transport>& transport() const { return transport_; }
 
   /// Finds out which ranks share a host and makes their shared memory.  Collective; all ranks must
   /// be known to be there.  Error if options ask for shared memory in vain.
   void open_window();
-  /// Whether execute() will get along without MPI.
+  /// The ranks of this host, seen through the window; null where there is none.  The engine must
+  /// outlive it.
+  std::shared_ptr<StatusBoard> make_board(const RankGroup& group) const;
+  /// Whether execute() will get along without the transport.
   bool needs_no_mpi(const Operation& op) const;
   /// Collective, all known to be there: memory for make_shared_tensor, one part for each rank.
   /// Null where the ranks do not all share this host, or it cannot be had (then a warning).
@@ -90,8 +93,9 @@ class MpiEngine {
     int64_t first(int64_t i) const { return i == n ? count : count / unit * i / n * unit; }
   };
 
+  void carry_out(Operation& op);
   void exchange_records(const Operation& op);
-  void exchange_records_by_mpi(const Operation& op);
+  void exchange_records_by_transport(const Operation& op);
   void check_records(const Operation& op) const;
   void carry_in_records(Operation& op);
   void move_data(Operation& op);
@@ -106,34 +110,34 @@ class MpiEngine {
   void all_reduce_halving(Operation& op);
   void halve_and_double(Operation& op, char* data, int64_t count);
   void all_reduce_library(Operation& op);
-  // In place on the `members` (ranks of comm_, this one among them) in a ring of that order.
+  // In place on the `members` (ranks of this group, this one among them) in a ring of that order.
   void ring(const Operation& op, const std::vector<int>& members, char* data, int64_t count,
             int64_t piece_bytes, int64_t mean_of);
   void reduce_in_segments(Operation& op);
   void reduce_scatter(Operation& op);
   void gather(Operation& op, bool everywhere);
   void broadcast(Operation& op);
+  void broadcast_by_tree(Operation& op);
 
   // Sends piece r of `out` to rank r and receives piece r of `in` from it, all at once; the own
   // piece is skipped.
   void exchange(const Operation& op, const std::vector<Piece>& out, const std::vector<Piece>& in);
   void swap(const Operation& op, int peer, Piece out, Piece in);
-  MPI_Request post(const Piece& piece, int peer, bool receive);
+  Request post(const Piece& piece, int peer, bool receive);
   void wait_requests(const Operation& op, bool arriving);
-  void wait_for(const Operation& op, MPI_Request* requests, size_t n, bool arriving);
+  void wait_for(const Operation& op, std::span<Request> requests, bool arriving);
   // Until every rank of the host (or its leader alone) has reached the mark.
   void wait_window(const Operation& op, SharedWindow::Mark mark, uint64_t value, bool arriving,
                    bool leader_only = false);
   struct Patience;  // what all kinds of waiting have in common
   [[noreturn]] void time_is_over(const Operation& op, bool arriving, double waited_s,
                                  const std::string& culprit);
-  void progress();
+  std::string last_heard_of(const Operation& op, const std::vector<int>& ranks) const;
   void send_note(int to, const Note& note);
   void read_notes(const Operation& op);
   void* staging(int64_t bytes);
 
-  MPI_Comm comm_;
-  bool owned_;
+  std::shared_ptr<Transport> transport_;
   int rank_ = 0, size_ = 1;
   std::string host_;
   CommunicatorOptions options_;
@@ -150,12 +154,12 @@ class MpiEngine {
   std::vector<std::shared_ptr<SharedSegment>> arenas_;
   std::atomic<int64_t> bytes_sent_{0};
 
-  std::vector<MPI_Request> requests_;
+  std::vector<Request> requests_;
   Record mine_;
   std::vector<Record> records_;
   Tensor staging_;
-  std::vector<uint64_t> waits_in_;                       // by rank: the latest note's number
-  std::deque<std::pair<Note, MPI_Request>> sent_notes_;  // deque: addresses stay
+  std::vector<uint64_t> waits_in_;                   // by rank: the latest note's number
+  std::deque<std::pair<Note, Request>> sent_notes_;  // deque: addresses stay
 };
 
 }  // namespace bora

@@ -69,21 +69,17 @@ void MpiEngine::all_reduce(Operation& op) {
   BORA_FAIL(op.describe(), ": no way was chosen");
 }
 
-MPI_Request MpiEngine::post(const Piece& piece, int peer, bool receive) {
+Request MpiEngine::post(const Piece& piece, int peer, bool receive) {
   BORA_CHECK(piece.bytes <= options_.message_bytes, "a message of ", piece.bytes,
              " bytes; at most ", options_.message_bytes, " go at once");
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int n = static_cast<int>(piece.bytes);
-  BORA_MPI(receive ? MPI_Irecv(piece.data, n, MPI_BYTE, peer, kDataTag, comm_, &request)
-                   : MPI_Isend(piece.data, n, MPI_BYTE, peer, kDataTag, comm_, &request));
-  if (!receive) bytes_sent_ += piece.bytes;
-  return request;
+  if (receive) return transport_->receive(piece.data, piece.bytes, peer, kDataTag);
+  bytes_sent_ += piece.bytes;
+  return transport_->send(piece.data, piece.bytes, peer, kDataTag);
 }
 
 void MpiEngine::exchange(const Operation& op, const std::vector<Piece>& out,
                          const std::vector<Piece>& in) {
   requests_.clear();
-  MpiGate gate = mpi_gate();
   const auto post_all = [&](const Piece& piece, int peer, bool receive) {
     // Pieces of one pair arrive in the order they were sent, so one tag is enough.
     for (int64_t begin = 0; begin < piece.bytes; begin += options_.message_bytes)
@@ -100,19 +96,14 @@ void MpiEngine::exchange(const Operation& op, const std::vector<Piece>& out,
     const int to = (rank_ + k) % size_;
     post_all(out[static_cast<size_t>(to)], to, false);
   }
-  gate.unlock();
   wait_requests(op, /*arriving=*/false);
 }
 
 void MpiEngine::all_reduce_direct(Operation& op) {
   const int64_t bytes = op.in.bytes();
   auto* all = static_cast<char*>(staging(bytes * size_));
-  requests_.assign(1, MPI_REQUEST_NULL);
-  {
-    const MpiGate gate = mpi_gate();
-    BORA_MPI(MPI_Iallgather(op.in.raw(), static_cast<int>(bytes), MPI_BYTE, all,
-                            static_cast<int>(bytes), MPI_BYTE, comm_, requests_.data()));
-  }
+  requests_.clear();
+  transport_->start_all_gather(op.in.raw(), bytes, all, requests_);
   wait_requests(op, false);
   std::vector<const void*> rows;
   for (int r = 0; r < size_; ++r) rows.push_back(all + r * bytes);
@@ -191,13 +182,37 @@ void MpiEngine::gather(Operation& op, bool everywhere) {
 
 void MpiEngine::broadcast(Operation& op) {
   requests_.clear();
-  MpiGate gate = mpi_gate();
   for (int64_t begin = 0; begin < op.in.bytes(); begin += options_.message_bytes) {
-    const int n = static_cast<int>(std::min(options_.message_bytes, op.in.bytes() - begin));
-    MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);
-    BORA_MPI(MPI_Ibcast(bytes_of(op.in) + begin, n, MPI_BYTE, op.root, comm_, &request));
+    const int64_t n = std::min(options_.message_bytes, op.in.bytes() - begin);
+    if (!transport_->start_broadcast(bytes_of(op.in) + begin, n, op.root, requests_))
+      return broadcast_by_tree(op);
   }
-  gate.unlock();
+  wait_requests(op, false);
+}
+
+// A binomial tree, counted from the root: rank v receives from v without its lowest bit and sends
+// to those that it is that for, the farthest first.  In pieces, so that those farther down begin
+// early.
+void MpiEngine::broadcast_by_tree(Operation& op) {
+  const auto rank_of = [&](int v) { return (v + op.root) % size_; };
+  const int me = (rank_ - op.root + size_) % size_;
+  int below = 1;  // the subtree of this rank: me .. me + below - 1
+  while (below < size_ && (me & below) == 0) below *= 2;
+  const int64_t per_piece = std::min(options_.segment_bytes, options_.message_bytes);
+  std::vector<Request> receives;
+  const auto each_piece = [&](auto&& body) {
+    for (int64_t begin = 0, i = 0; begin < op.in.bytes(); begin += per_piece, ++i)
+      body(Piece{bytes_of(op.in) + begin, std::min(per_piece, op.in.bytes() - begin)},
+           static_cast<size_t>(i));
+  };
+  if (me != 0)
+    each_piece([&](Piece p, size_t) { receives.push_back(post(p, rank_of(me - below), true)); });
+  requests_.clear();
+  each_piece([&](Piece p, size_t i) {
+    if (me != 0) wait_for(op, {&receives[i], 1}, false);
+    for (int distance = below / 2; distance > 0; distance /= 2)
+      if (me + distance < size_) requests_.push_back(post(p, rank_of(me + distance), false));
+  });
   wait_requests(op, false);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI's own all-reduction, with our types and our rules for NaN.
 #include "comm/mpi_engine.hpp"
+#include "comm/mpi_transport.hpp"
 
 #include <algorithm>
 
@@ -75,6 +76,9 @@ struct MpiTypeAndOp {
 }  // namespace
 
 void MpiEngine::all_reduce_library(Operation& op) {
+  const auto* mpi = dynamic_cast<const MpiTransport*>(transport_.get());
+  BORA_CHECK(mpi != nullptr, op.describe(),
+             ": the library's own way is MPI's, this group runs over ", transport_->name());
   const DType type = op.in.dtype();
   const int64_t item = size_of(type);
   const MpiTypeAndOp with(type, op.reduce_op);
@@ -82,11 +86,12 @@ void MpiEngine::all_reduce_library(Operation& op) {
   for (int64_t begin = 0; begin < op.count(); begin += per_call) {
     char* data = static_cast<char*>(op.in.raw()) + begin * item;
     const int n = static_cast<int>(std::min(per_call, op.count() - begin));
-    requests_.assign(1, MPI_REQUEST_NULL);
+    MPI_Request request = MPI_REQUEST_NULL;
     {
       const MpiGate gate = mpi_gate();
-      BORA_MPI(MPI_Iallreduce(MPI_IN_PLACE, data, n, with.type, with.op, comm_, requests_.data()));
+      BORA_MPI(MPI_Iallreduce(MPI_IN_PLACE, data, n, with.type, with.op, mpi->comm(), &request));
     }
+    requests_.assign(1, MpiTransport::wrap(request));
     wait_requests(op, false);
   }
   if (op.reduce_op == ReduceOp::mean) divide(type, op.in.raw(), size_, op.count());

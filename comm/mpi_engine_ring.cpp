@@ -53,12 +53,11 @@ void MpiEngine::ring(const Operation& op, const std::vector<int>& members, char*
   const int64_t buffer_bytes = std::min(per_piece, longest) * item;
   char* const buffers = static_cast<char*>(staging(2 * buffer_bytes));
 
-  std::vector<MPI_Request> sends(static_cast<size_t>(n * n_pieces), MPI_REQUEST_NULL);
-  MPI_Request receives[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  std::vector<Request> sends(static_cast<size_t>(n * n_pieces));
+  Request receives[2];
   const auto send = [&](const Part& p) {
-    MPI_Request& request = sends[static_cast<size_t>(p.slot)];
-    wait_for(op, &request, 1, false);  // of the round before: long gone
-    const MpiGate gate = mpi_gate();
+    Request& request = sends[static_cast<size_t>(p.slot)];
+    wait_for(op, {&request, 1}, false);  // of the round before: long gone
     if (p.piece.bytes > 0) request = post(p.piece, right, false);
   };
   const auto receive = [&](int64_t i) {
@@ -67,9 +66,8 @@ void MpiEngine::ring(const Operation& op, const std::vector<int>& members, char*
     if (adds(i)) {
       p.piece.data = buffers + (i % 2) * buffer_bytes;
     } else {
-      wait_for(op, &sends[static_cast<size_t>(p.slot)], 1, false);  // was sent from there
+      wait_for(op, {&sends[static_cast<size_t>(p.slot)], 1}, false);  // was sent from there
     }
-    const MpiGate gate = mpi_gate();
     if (p.piece.bytes > 0) receives[i % 2] = post(p.piece, left, true);
   };
 
@@ -77,7 +75,7 @@ void MpiEngine::ring(const Operation& op, const std::vector<int>& members, char*
   for (int64_t j = 0; j < n_pieces; ++j) send(part(me, j));
   for (int64_t i = 0; i < n_items; ++i) {
     receive(i + 1);
-    wait_for(op, &receives[i % 2], 1, false);
+    wait_for(op, {&receives[i % 2], 1}, false);
     const Part p = received(i);
     const int64_t length = p.piece.bytes / item;
     if (adds(i)) {
@@ -87,7 +85,7 @@ void MpiEngine::ring(const Operation& op, const std::vector<int>& members, char*
     }
     if (i + n_pieces < n_items) send(p);
   }
-  wait_for(op, sends.data(), sends.size(), false);
+  wait_for(op, sends, false);
 }
 
 void MpiEngine::swap(const Operation& op, int peer, Piece out, Piece in) {

@@ -2,6 +2,8 @@
 // Waiting for other ranks, with a limit and without eating the cores of those that compute.
 #include "comm/mpi_engine.hpp"
 
+#include "comm/watchdog.hpp"
+
 #include <algorithm>
 #include <thread>
 
@@ -18,7 +20,7 @@ constexpr int kEagerLooks = 2000;
 constexpr double kLate_s = 2e-3;
 // The clock is read once in so many looks.
 constexpr int kLooksPerClock = 32;
-// And MPI is called once in so many looks at shared memory.
+// And the transport is called once in so many looks at shared memory.
 constexpr int kProgressLooks = 256;
 
 // Measured on shared cores: a thread that tests and sleeps 50 us costs the computing threads
@@ -34,7 +36,7 @@ struct MpiEngine::Patience {
   const Operation& op;
   const bool arriving;
   const double limit = engine.timeout_s_;
-  const Clock::time_point start = Clock::now();
+  PatientClock clock{};
   // Between two looks at the notes: rarely, and never so late that an answer would miss the limit.
   const double look_every = std::min(0.1, limit / 20);
   double next_look = look_every;
@@ -49,19 +51,18 @@ struct MpiEngine::Patience {
     const bool yields = !late && (op.eager || looks < kLooks);
     if (yields && looks % kLooksPerClock != 0) return std::this_thread::yield();
     engine.heartbeat_->beat();
-    const double waited = std::chrono::duration<double>(Clock::now() - start).count();
+    const double waited = clock.elapsed_s();
     if (engine.give_up_)
       BORA_FAIL(op.describe(), ": given up on rank ", engine.rank_, " after another error");
     if (arriving && waited > next_look) notes(waited);
-    if (waited > limit) engine.time_is_over(op, arriving, waited, culprit());
+    if (wait_is_over(waited, limit)) engine.time_is_over(op, arriving, waited, culprit());
     late = waited > kLate_s;
     if (yields && !late) return std::this_thread::yield();
-    std::this_thread::sleep_for(nap(waited));
+    engine.transport_->rest(nap(waited));
   }
 
  private:
   void notes(double waited) {
-    const MpiGate gate = mpi_gate();
     next_look = waited + look_every;
     engine.read_notes(op);
     if (engine.one_host_ || asked || waited <= limit / 2) return;
@@ -72,23 +73,14 @@ struct MpiEngine::Patience {
 };
 
 void MpiEngine::wait_requests(const Operation& op, bool arriving) {
-  wait_for(op, requests_.data(), requests_.size(), arriving);
+  wait_for(op, requests_, arriving);
 }
 
-void MpiEngine::wait_for(const Operation& op, MPI_Request* requests, size_t n, bool arriving) {
+void MpiEngine::wait_for(const Operation& op, std::span<Request> requests, bool arriving) {
   Patience patience{*this, op, arriving};
-  for (;;) {
-    int done = 0;
-    {
-      const MpiGate gate = mpi_gate();
-      BORA_MPI(MPI_Testall(static_cast<int>(n), requests, &done, MPI_STATUSES_IGNORE));
-    }
-    if (done) {
-      heartbeat_->beat();
-      return;
-    }
+  while (!transport_->test(requests))
     patience.pause([] { return std::string("a rank or the network has failed"); });
-  }
+  heartbeat_->beat();
 }
 
 void MpiEngine::wait_window(const Operation& op, SharedWindow::Mark mark, uint64_t value,
@@ -111,18 +103,35 @@ void MpiEngine::wait_window(const Operation& op, SharedWindow::Mark mark, uint64
               detail::join(ranks.empty() ? "" : ", ", hosts_->members()[static_cast<size_t>(i)]);
       return "waiting for rank(s) " + ranks + " of this host";
     });
-    // Messages of other ranks that this one has a part in go on only while MPI is called.
-    if (patience.looks % kProgressLooks == 0) progress();
+    // Messages of other ranks that this one has a part in go on only while it calls.
+    if (patience.looks % kProgressLooks == 0) transport_->progress();
   }
+}
+
+std::string MpiEngine::last_heard_of(const Operation& op, const std::vector<int>& ranks) const {
+  constexpr size_t kMost = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
+    const int r = ranks[i];
+    text += "; " + op.who(r);
+    const int world_rank = op.group ? op.group->world_rank(r) : r;
+    const Record& record = records_[static_cast<size_t>(r)];
+    if (record.sequence != 0 && record.sequence < op.sequence)
+      text += ", took part last in " + record.describe();
+    if (const std::string now = Watchdog::instance().describe(world_rank); !now.empty())
+      text += ", " + now;
+  }
+  if (ranks.size() > kMost) text += detail::join("; and ", ranks.size() - kMost, " more");
+  return text;
 }
 
 void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s,
                              const std::string& culprit) {
-  std::string missing;
+  std::vector<int> missing;
   for (int r = 0; r < size_; ++r) {
     const bool here = one_host_ ? window_->mark(r, SharedWindow::arrived) >= op.sequence
                                 : waits_in_[static_cast<size_t>(r)] == op.sequence;
-    if (r != rank_ && !here) missing += detail::join(missing.empty() ? "" : ", ", r);
+    if (r != rank_ && !here) missing.push_back(r);
   }
   std::string message =
       detail::join(op.describe(), ": time is over on rank ", rank_, " of ", size_, ", host ", host_,
@@ -132,37 +141,24 @@ void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s
   } else if (missing.empty()) {
     message += "all other ranks say that they wait in it too: the network has failed";
   } else {
-    message += "not heard of in this operation: rank(s) " + missing;
+    message += "not heard of in this operation: rank(s) " + rank_list(missing);
+    message += last_heard_of(op, missing);
   }
-  BORA_FAIL(message);
-}
-
-void MpiEngine::progress() {
-  int there = 0;
-  const MpiGate gate = mpi_gate();
-  BORA_MPI(MPI_Iprobe(MPI_ANY_SOURCE, kNoteTag, comm_, &there, MPI_STATUS_IGNORE));
+  throw Error(message);
 }
 
 void MpiEngine::send_note(int to, const Note& note) {
-  auto& [kept, request] = sent_notes_.emplace_back(note, MPI_REQUEST_NULL);
-  BORA_MPI(MPI_Isend(&kept, sizeof(Note), MPI_BYTE, to, kNoteTag, comm_, &request));
+  auto& [kept, request] = sent_notes_.emplace_back(note, Request{});
+  request = transport_->send(&kept, sizeof(Note), to, kNoteTag);
 }
 
 void MpiEngine::read_notes(const Operation& op) {
-  while (!sent_notes_.empty()) {
-    int done = 0;
-    BORA_MPI(MPI_Test(&sent_notes_.front().second, &done, MPI_STATUS_IGNORE));
-    if (!done) break;
+  while (!sent_notes_.empty() && transport_->test({&sent_notes_.front().second, 1}))
     sent_notes_.pop_front();
-  }
   for (;;) {
-    int there = 0;
-    MPI_Status status;
-    BORA_MPI(MPI_Iprobe(MPI_ANY_SOURCE, kNoteTag, comm_, &there, &status));
-    if (!there) return;
     Note note;
-    const int from = status.MPI_SOURCE;
-    BORA_MPI(MPI_Recv(&note, sizeof(Note), MPI_BYTE, from, kNoteTag, comm_, MPI_STATUS_IGNORE));
+    const int from = transport_->take(&note, sizeof(Note), kNoteTag);
+    if (from < 0) return;
     uint64_t& latest = waits_in_[static_cast<size_t>(from)];
     latest = std::max(latest, note.sequence);
     if (note.wants_answer && note.sequence == op.sequence) send_note(from, {op.sequence, 0, 0});
