@@ -2,6 +2,7 @@
 // What a run keeps: the state of a Trainer, and how it comes from and goes to checkpoints.
 #include "apps/unet3d/run_folder.hpp"
 #include "apps/unet3d/trainer.hpp"
+#include "comm/watchdog.hpp"
 #include "core/log.hpp"
 #include "data/checkpoint.hpp"
 
@@ -47,6 +48,7 @@ void Trainer::state(StateVisitor& visitor) {
 }
 
 void Trainer::save(const std::string& name) {
+  const LongSection section("saving " + name);
   ranks_.agree("saving " + name, [&] {
     if (main())
       data::save_checkpoint(config_.output.dir + "/" + name, [&](StateVisitor& v) { state(v); });
@@ -54,6 +56,7 @@ void Trainer::save(const std::string& name) {
 }
 
 void Trainer::save_last() {
+  const LongSection section("saving the last checkpoint");
   ranks_.agree("saving the last checkpoint", [&] {
     if (main()) data::save_last_checkpoint(config_.output.dir, [&](StateVisitor& v) { state(v); });
   });
