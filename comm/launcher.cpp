@@ -50,9 +50,10 @@ bool has_mpi_launcher(const EnvironmentLookup& lookup, bool speaks_pmi) {
       throw UsageError(join("BORA_TRANSPORT='", way, "': wanted mpi or tcp"));
     return way == "mpi";
   }
-  // srun --mpi=pmix and --mpi=pmi2 set their own; srun --mpi=none sets none of them.
+  // srun --mpi=pmix, pmi2 and cray_shasta set their own; srun --mpi=none sets none of them.
   if (any({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"})) return true;
-  return any({"PMI_SIZE", "PMI_RANK"}) && (speaks_pmi || !slurm_step_tasks(lookup));
+  const bool pmi = any({"PMI_SIZE", "PMI_RANK", "PMI_FD", "PMI_CONTROL_PORT", "PALS_RANKID"});
+  return pmi && (speaks_pmi || !slurm_step_tasks(lookup));
 }
 
 std::string launcher_fault(int world_size, const EnvironmentLookup& lookup) {

@@ -34,9 +34,9 @@ using EnvironmentLookup = std::function<const char*(const char*)>;
 std::string launcher_fault(int world_size, const EnvironmentLookup& lookup);
 /// Whether any launcher's variables are there.
 bool has_launcher(const EnvironmentLookup& lookup);
-/// Whether a launcher of MPI's has started this process, or srun in a way that this MPI understands.
-/// `speaks_pmi`: srun's PMI-1 and PMI-2 are such ways; PMIx always is.  BORA_TRANSPORT=mpi or tcp
-/// decides without looking; another value is a UsageError.
+/// Whether a launcher of MPI's has started this process, or srun in a way that this MPI
+/// understands. `speaks_pmi`: srun's PMI-1 and PMI-2 are such ways; PMIx always is.
+/// BORA_TRANSPORT=mpi or tcp decides without looking; another value is a UsageError.
 bool has_mpi_launcher(const EnvironmentLookup& lookup, bool speaks_pmi);
 
 /// The place by RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (29500 unless set) and LOCAL_RANK, or

@@ -33,7 +33,14 @@ struct Farewell {
 std::unique_ptr<Runtime> start(int* argc, char*** argv) {
   const auto lookup = [](const char* name) { return std::getenv(name); };
   if (!detail::has_mpi_launcher(lookup, mpi_speaks_pmi())) {
-    if (const auto place = detail::launch_place(lookup)) return start_tcp(*place);
+    if (const auto place = detail::launch_place(lookup)) {
+      if (place->rank == 0 && place->told_by.starts_with("SLURM"))
+        log_info(
+            "srun has started ", place->size,
+            " ranks without a protocol of this MPI: they "
+            "speak by TCP (srun --mpi=list shows what there is; BORA_TRANSPORT=mpi tries MPI)");
+      return start_tcp(*place);
+    }
     if (lookup("BORA_TRANSPORT") != nullptr)
       throw UsageError(
           "BORA_TRANSPORT=tcp, but neither RANK and WORLD_SIZE nor srun's variables are there");
