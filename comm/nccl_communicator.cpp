@@ -163,12 +163,12 @@ std::unique_ptr<NcclCommunicator> make_nccl_communicator(Collective& host, const
   BORA_CHECK(host.device_type() == DeviceType::cpu,
              "NCCL communicator: wants a group for host memory to start over");
   const DeviceClaim mine = agree_on_devices(host, place, options);
-  const std::string who =
-      detail::join("rank ", host.rank(), " (", place.host, ", device ", mine.device, ")");
+  const std::string where = detail::join(place.host, ", device ", mine.device);
+  const std::string who = detail::join("rank ", host.rank(), " (", where, ")");
   const ncclUniqueId id = share_id(host);
   const auto inquest = std::make_shared<NcclInquest>(host.split(0, host.rank()), options.inquest_s);
   const auto engine = std::make_shared<NcclEngine>(std::make_shared<NcclStream>(mine.device),
-                                                   options, who, inquest);
+                                                   options, who, where, inquest);
   start_on_all(host, "starting NCCL", *engine, [&] {
     engine->start(
         [&](ncclComm_t* comm, ncclConfig_t* config) {
@@ -192,7 +192,8 @@ std::unique_ptr<Collective> NcclGroup::split(int color, int key) {
       std::make_shared<NcclInquest>(part->split(0, part->rank()), options.inquest_s);
   const std::string who =
       detail::join(engine_->who(), ", rank ", part->rank(), " of '", options.name, "'");
-  const auto engine = std::make_shared<NcclEngine>(engine_->shared_stream(), options, who, inquest);
+  const auto engine = std::make_shared<NcclEngine>(engine_->shared_stream(), options, who,
+                                                   engine_->place(), inquest);
   start_on_all(host_, "splitting NCCL", *engine, [&] {
     engine->start_split(*engine_, color, key, options.first_timeout_s);
     engine->watch();

@@ -46,10 +46,11 @@ void NcclOperation::wait() {
 }
 
 NcclEngine::NcclEngine(std::shared_ptr<NcclStream> stream, const NcclOptions& options,
-                       std::string who, std::shared_ptr<NcclInquest> inquest)
+                       std::string who, std::string place, std::shared_ptr<NcclInquest> inquest)
     : stream_(std::move(stream)),
       options_(options),
       who_(std::move(who)),
+      place_(std::move(place)),
       inquest_(std::move(inquest)) {}
 
 NcclEngine::~NcclEngine() {
@@ -78,7 +79,8 @@ ncclResult_t NcclEngine::settle(ncclResult_t code, double limit_s, const char* w
   Naps naps;
   while (code == ncclInProgress) {
     throw_if_failed();
-    BORA_CHECK(now_s() < end_s, who_, ": ", what, ": NCCL is not ready after ", limit_s,
+    // Without this rank's name: the same text on all ranks is told once (Collective::agree).
+    BORA_CHECK(now_s() < end_s, what, ": NCCL is not ready after ", limit_s,
                " s; another rank has not come, or hosts cannot reach each other (NCCL_DEBUG=INFO ",
                "says more, NCCL_SOCKET_IFNAME chooses the interface)");
     naps.nap();
@@ -233,7 +235,7 @@ void NcclEngine::drain() {
 
 std::string NcclEngine::head() const {
   const std::lock_guard lock(mutex_);
-  return detail::join(who_, ", ", completed_, " done, ",
+  return detail::join(place_, ", ", completed_, " done, ",
                       under_way_.empty() ? std::string("nothing under way")
                                          : "waits in " + under_way_.front()->text_);
 }

@@ -43,8 +43,9 @@ class NcclEngine : public std::enable_shared_from_this<NcclEngine> {
   /// Starts a communicator: calls NCCL, which may answer "in progress".
   using Start = std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>;
 
+  /// `who` ("rank 3 (node1, device 3)") and `place` ("node1, device 3") are for messages.
   NcclEngine(std::shared_ptr<NcclStream> stream, const NcclOptions& options, std::string who,
-             std::shared_ptr<NcclInquest> inquest);
+             std::string place, std::shared_ptr<NcclInquest> inquest);
   ~NcclEngine();
 
   /// Runs `start` and waits until the communicator is ready; throws after the limit, or with what
@@ -59,6 +60,7 @@ class NcclEngine : public std::enable_shared_from_this<NcclEngine> {
   NcclStream& stream() { return *stream_; }
   const std::shared_ptr<NcclStream>& shared_stream() const { return stream_; }
   const std::string& who() const { return who_; }
+  const std::string& place() const { return place_; }
 
   /// Puts an operation behind the compute stream's work so far.  `sequence` as log().add() gave it.
   std::shared_ptr<NcclOperation> issue(uint64_t sequence, std::string text,
@@ -96,7 +98,7 @@ class NcclEngine : public std::enable_shared_from_this<NcclEngine> {
 
   std::shared_ptr<NcclStream> stream_;
   NcclOptions options_;
-  std::string who_;
+  std::string who_, place_;
   std::shared_ptr<NcclInquest> inquest_;
   IssueLog log_;
 

@@ -105,9 +105,9 @@ void NcclGroup::compare(uint64_t number, const std::string& text) {
   }
   if (same) return;
   const std::string difference =
-      compare_logs(host_.all_gather_text(log.text(engine_->who()), "differing operations"));
+      compare_logs(host_.all_gather_text(log.text(engine_->place()), "differing operations"));
   // Before each operation: nothing has moved, all ranks know, and the communicator is still good.
-  log.restart_hash();
+  log.forget();
   if (options_.check_every != 1) engine_->abort(detail::join("before ", text, ": ", difference));
   BORA_FAIL(engine_->who(), ": before ", text, ": ", difference);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_log.hpp"
 
-#include "comm/fnv.hpp"
 #include "comm/mpi_communicator.hpp"
 
 #include <algorithm>
@@ -43,7 +42,6 @@ std::string one_line(std::string text) {
 
 uint64_t IssueLog::add(std::string text) {
   const std::lock_guard lock(mutex_);
-  if (number_ == 0) hash_ = kFnvOffset;
   ++number_;
   hash_ = fnv1a(text, hash_);
   kept_[number_ % kKept] = one_line(std::move(text));
@@ -57,18 +55,20 @@ uint64_t IssueLog::number() const {
 
 uint64_t IssueLog::hash() const {
   const std::lock_guard lock(mutex_);
-  return number_ == 0 ? kFnvOffset : hash_;
+  return hash_;
 }
 
-void IssueLog::restart_hash() {
+void IssueLog::forget() {
   const std::lock_guard lock(mutex_);
   hash_ = kFnvOffset;
+  first_ = number_ + 1;
 }
 
 std::string IssueLog::text(const std::string& head) const {
   const std::lock_guard lock(mutex_);
   std::string text = detail::join(one_line(head), '\n', number_, '\n');
-  for (uint64_t n = number_ > kKept ? number_ - kKept + 1 : 1; n <= number_; ++n)
+  const uint64_t kept = number_ > kKept ? number_ - kKept + 1 : 1;
+  for (uint64_t n = std::max(first_, kept); n <= number_; ++n)
     text += detail::join(n, ' ', kept_[n % kKept], '\n');
   return text;
 }

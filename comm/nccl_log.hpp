@@ -2,6 +2,7 @@
 // Inner header of comm: what a rank has issued on a device communicator, and how ranks compare it.
 #pragma once
 
+#include "comm/fnv.hpp"
 #include "core/collective.hpp"
 
 #include <array>
@@ -24,16 +25,17 @@ class IssueLog {
   uint64_t add(std::string text);
   uint64_t number() const;
   uint64_t hash() const;
-  /// Starts the hash anew, on all ranks together: after a difference that all have reported.
-  void restart_hash();
+  /// Forgets what was issued so far, but not how much: on all ranks together, after a difference
+  /// that all have reported.
+  void forget();
   /// The lines that compare_logs() understands: `head` (who this is), then "number text" each.
   std::string text(const std::string& head) const;
 
  private:
   mutable std::mutex mutex_;
   std::array<std::string, kKept> kept_;
-  uint64_t number_ = 0;
-  uint64_t hash_;
+  uint64_t number_ = 0, first_ = 1;  // the youngest; the oldest that is not forgotten
+  uint64_t hash_ = kFnvOffset;
 };
 
 /// The first difference between the ranks' logs (IssueLog::text of each, in rank order; empty for a
