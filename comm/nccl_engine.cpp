@@ -182,12 +182,6 @@ std::shared_ptr<NcclOperation> NcclEngine::issue(uint64_t sequence, std::string 
 
 std::string NcclEngine::poll_locked() {
   if (comm_ == nullptr || gone_) return {};
-  ncclResult_t code = ncclSuccess;
-  const ncclResult_t answer = ncclCommGetAsyncError(comm_, &code);
-  if (answer != ncclSuccess) code = answer;
-  if (!NcclStatus::ok(code))
-    return detail::join("NCCL reports: ", nccl_text(code), "; oldest operation under way: ",
-                        under_way_.empty() ? "none" : under_way_.front()->text_);
   while (!under_way_.empty() && is_done(under_way_.front()->done_)) {
     NcclOperation& operation = *under_way_.front();
     operation.finished_ = true;
@@ -196,6 +190,12 @@ std::string NcclEngine::poll_locked() {
     if (options_.observer) options_.observer->finished(operation.sequence_);
     under_way_.pop_front();
   }
+  ncclResult_t code = ncclSuccess;
+  const ncclResult_t answer = ncclCommGetAsyncError(comm_, &code);
+  if (answer != ncclSuccess) code = answer;
+  if (!NcclStatus::ok(code))
+    return detail::join("NCCL reports: ", nccl_text(code), "; oldest operation under way: ",
+                        under_way_.empty() ? "none" : under_way_.front()->text_);
   if (under_way_.empty()) return {};
   // One after the other on one stream, so only the oldest can be waiting for other ranks; and only
   // once this rank's own work before it is done.
@@ -250,13 +250,12 @@ void NcclEngine::fail(const std::string& reason, Inquire inquire) noexcept {
       failure_ = text;
     }
     failed_ = true;
-    abort_native();
     log_warn("NCCL communicator '", options_.name, "' is given up: ", text);
     if (options_.observer) options_.observer->failed(text);
   } catch (const std::exception&) {
     failed_ = true;  // without memory for words
-    abort_native();
   }
+  abort_native();  // last: it lets a host that waits for its device go on
 }
 
 // The only NCCL call that is allowed beside one that hangs in another thread.

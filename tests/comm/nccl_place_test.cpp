@@ -2,6 +2,7 @@
 #include "comm/nccl_place.hpp"
 
 #include "comm/communicator.hpp"
+#include "comm/nccl_communicator.hpp"
 #include "comm/nccl_log.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -148,6 +149,17 @@ TEST(NcclLog, KeepsTheLastOperations) {
   EXPECT_THAT(compare_logs({a.text("a"), b.text("b")}),
               HasSubstr("rank 1 (b) has issued only 1000"));
 }
+
+#ifndef BORA_CUDA
+// Row 13: forcing what is not there is an error.
+TEST(NcclAbsent, SaysHowToBuildIt) {
+  const auto host = make_self_communicator();
+  EXPECT_THAT(nccl_missing(), HasSubstr("-DBORA_CUDA=ON"));
+  EXPECT_THROW(make_nccl_communicator(*host, {}), UsageError);
+  EXPECT_THAT(message_of([&] { make_nccl_communicator(*host, {}); }),
+              HasSubstr("built without CUDA"));
+}
+#endif
 
 TEST(NcclInquest, OfOneRankAnswersOnce) {
   NcclInquest inquest(make_self_communicator(), 5.0);
