@@ -138,11 +138,16 @@ void try_out(NcclEngine& engine, int rank, int size, double limit_s) {
   DeviceWord word;
   int32_t value = rank + 1;
   BORA_CUDART(cudaMemcpy(word.data(), &value, sizeof(value), cudaMemcpyHostToDevice));
-  engine.issue(0, "the first operation, a sum of one element", {}, limit_s,
-               [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclAllReduce(word.data(), word.data(), 1, ncclInt32, ncclSum, comm,
-                                      stream);
-               });
+  NcclNote note;
+  note.operation = "all_reduce";
+  note.label = "start";
+  note.type = DType::i32;
+  note.count = 1;
+  note.limit_s = limit_s;
+  note.text = "the first operation, a sum of one element";
+  engine.issue(std::move(note), {}, [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllReduce(word.data(), word.data(), 1, ncclInt32, ncclSum, comm, stream);
+  });
   engine.drain();
   BORA_CUDART(cudaMemcpy(&value, word.data(), sizeof(value), cudaMemcpyDeviceToHost));
   const int64_t wanted = int64_t{size} * (size + 1) / 2;

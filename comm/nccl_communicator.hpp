@@ -19,16 +19,29 @@ enum class NcclWait : uint8_t {
   host,    ///< the host has seen it done
 };
 
-/// Told about operations, for a flight recorder or a watchdog.  Called by several threads, with a
-/// lock held: must be quick and must not call the communicator.
+/// One operation, for those who keep records.
+struct NcclNote {
+  uint64_t id = 0;        ///< number on its communicator's device, from 1
+  uint64_t sequence = 0;  ///< number that all ranks give it, from 1; 0: it has none
+  std::string operation;  ///< "all_reduce"; "pairs" for a group of sends and receives
+  std::string label;
+  DType type = DType::f32;
+  int64_t count = -1;  ///< elements; -1: not one number
+  int root = -1;
+  double limit_s = 0;  ///< then the communicator is given up
+  std::string text;    ///< "all_reduce 'grad 3' #17 (sum, f32, 1000 elements)"
+};
+
+/// Told about operations, for a flight recorder or a watchdog.
 class NcclObserver {
  public:
   virtual ~NcclObserver() = default;
-  /// `sequence` is 0 for sends and receives; `text` says operation, label, type, count.
-  virtual void issued(uint64_t sequence, std::string_view text) = 0;
-  virtual void finished(uint64_t sequence) = 0;
-  /// The communicator is given up; no lock is held.  Here a run can be ended that would not notice
-  /// by itself, since its host waits for a device.
+  /// Given to NCCL.  As finished(): a lock is held, so be quick and do not call the communicator.
+  virtual void issued(const NcclNote& note) = 0;
+  /// In the order of issue.  By any thread.
+  virtual void finished(const NcclNote& note) = 0;
+  /// The communicator is about to be given up; by the thread that noticed, no lock is held.  Here a
+  /// run can be ended that would not notice by itself, since its host waits for a device.
   virtual void failed(const std::string& reason) = 0;
 };
 

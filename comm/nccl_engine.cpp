@@ -11,6 +11,8 @@ using Clock = std::chrono::steady_clock;
 
 double now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
+constexpr const char* kTimeIsOver = "time is over";
+
 /// Naps that grow: short operations are noticed at once, long ones cost no core.
 class Naps {
  public:
@@ -145,38 +147,43 @@ void NcclEngine::stop_watching() noexcept {
   if (watcher_.joinable()) watcher_.join();
 }
 
-std::shared_ptr<NcclOperation> NcclEngine::issue(uint64_t sequence, std::string text,
-                                                 std::vector<Tensor> tensors, double limit_s,
+ncclResult_t NcclEngine::call(const Enqueue& enqueue, double limit_s) {
+  const std::lock_guard lock(mutex_);
+  if (gone_) return ncclInvalidUsage;
+  call_limit_s_ = limit_s;
+  call_since_s_ = now_s();
+  const ncclResult_t code = enqueue(comm_, stream_->native());
+  call_since_s_ = -1;
+  return code;
+}
+
+std::shared_ptr<NcclOperation> NcclEngine::issue(NcclNote note, std::vector<Tensor> tensors,
                                                  const Enqueue& enqueue) {
   throw_if_failed();
   auto operation = std::make_shared<NcclOperation>();
   operation->engine_ = shared_from_this();
-  operation->sequence_ = sequence;
-  operation->text_ = std::move(text);
-  operation->limit_s_ = limit_s;
+  operation->note_ = std::move(note);
   operation->tensors_ = std::move(tensors);
+  NcclNote& what = operation->note_;
+  what.id = ++n_issued_;
   stream_->bind();
   operation->ready_ = stream_->record(stream_->compute());
   NcclStream::wait(stream_->native(), operation->ready_);
-  ncclResult_t code = ncclSuccess;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!gone_) code = enqueue(comm_, stream_->native());
-  }
-  throw_if_failed();
   // Nothing else may be put on the stream before NCCL has put its own there.  If it cannot, the
   // other ranks may have begun: nothing can be done with this communicator any more.
   try {
-    code = settle(code, limit_s, operation->text_.c_str());
-    BORA_CHECK(code == ncclSuccess, operation->text_, ": ", nccl_text(code));
+    const ncclResult_t code = settle(call(enqueue, what.limit_s), what.limit_s, what.text.c_str());
+    BORA_CHECK(code == ncclSuccess, what.text, ": ", nccl_text(code));
   } catch (const std::exception& e) {
     fail(e.what(), Inquire::no);
+    for (Naps naps; !failed_; naps.nap()) {  // another thread was first and is still asking around
+    }
   }
   throw_if_failed();
   operation->done_ = stream_->record(stream_->native());
   const std::lock_guard lock(mutex_);
   under_way_.push_back(operation);
-  if (options_.observer) options_.observer->issued(sequence, operation->text_);
+  if (options_.observer) options_.observer->issued(what);
   return operation;
 }
 
@@ -186,8 +193,8 @@ std::string NcclEngine::poll_locked() {
     NcclOperation& operation = *under_way_.front();
     operation.finished_ = true;
     operation.tensors_.clear();
-    if (operation.sequence_ > 0) completed_ = operation.sequence_;
-    if (options_.observer) options_.observer->finished(operation.sequence_);
+    if (operation.note_.sequence > 0) completed_ = operation.note_.sequence;
+    if (options_.observer) options_.observer->finished(operation.note_);
     under_way_.pop_front();
   }
   ncclResult_t code = ncclSuccess;
@@ -195,7 +202,7 @@ std::string NcclEngine::poll_locked() {
   if (answer != ncclSuccess) code = answer;
   if (!NcclStatus::ok(code))
     return detail::join("NCCL reports: ", nccl_text(code), "; oldest operation under way: ",
-                        under_way_.empty() ? "none" : under_way_.front()->text_);
+                        under_way_.empty() ? "none" : under_way_.front()->note_.text);
   if (under_way_.empty()) return {};
   // One after the other on one stream, so only the oldest can be waiting for other ranks; and only
   // once this rank's own work before it is done.
@@ -204,8 +211,9 @@ std::string NcclEngine::poll_locked() {
     if (is_done(oldest.ready_)) oldest.arrived_s_ = now_s();
     return {};
   }
-  if (now_s() - oldest.arrived_s_ < oldest.limit_s_) return {};
-  return detail::join(oldest.text_, ": time is over (limit ", oldest.limit_s_, " s)");
+  const double limit_s = oldest.note_.limit_s;
+  if (now_s() - oldest.arrived_s_ < limit_s) return {};
+  return detail::join(oldest.note_.text, ": ", kTimeIsOver, " (limit ", limit_s, " s)");
 }
 
 void NcclEngine::poll() noexcept {
@@ -214,9 +222,15 @@ void NcclEngine::poll() noexcept {
   Inquire inquire = Inquire::no;
   try {
     stream_->bind();
-    const std::lock_guard lock(mutex_);
-    fault = poll_locked();
-    if (fault.find("time is over") != std::string::npos) inquire = Inquire::yes;
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (lock.try_lock_for(std::chrono::milliseconds(100))) {
+      fault = poll_locked();
+    } else if (const double since_s = call_since_s_;
+               since_s >= 0 && now_s() - since_s > call_limit_s_) {
+      fault = detail::join("a call of NCCL does not return: ", kTimeIsOver, " (limit ",
+                           call_limit_s_, " s)");
+    }
+    if (fault.find(kTimeIsOver) != std::string::npos) inquire = Inquire::yes;
   } catch (const std::exception& e) {  // the device itself has failed
     fault = e.what();
   }
@@ -234,10 +248,11 @@ void NcclEngine::drain() {
 }
 
 std::string NcclEngine::head() const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (!lock.try_lock_for(std::chrono::seconds(1))) return place_ + ", inside a call of NCCL";
   return detail::join(place_, ", ", completed_, " done, ",
                       under_way_.empty() ? std::string("nothing under way")
-                                         : "waits in " + under_way_.front()->text_);
+                                         : "waits in " + under_way_.front()->note_.text);
 }
 
 void NcclEngine::fail(const std::string& reason, Inquire inquire) noexcept {

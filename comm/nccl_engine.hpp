@@ -25,9 +25,7 @@ class NcclOperation final : public Work::State {
  private:
   friend class NcclEngine;
   std::shared_ptr<NcclEngine> engine_;
-  std::string text_;       // "all_reduce 'grad 3' #17 (sum, f32, 1000 elements)"
-  uint64_t sequence_ = 0;  // 0 for sends and receives
-  double limit_s_ = 0;
+  NcclNote note_;
   NcclEvent ready_, done_;  // on the compute stream before it, on the communication stream after it
   // The rest is guarded by the engine's lock.
   std::vector<Tensor> tensors_;  // not to be freed before it is done
@@ -62,9 +60,8 @@ class NcclEngine : public std::enable_shared_from_this<NcclEngine> {
   const std::string& who() const { return who_; }
   const std::string& place() const { return place_; }
 
-  /// Puts an operation behind the compute stream's work so far.  `sequence` as log().add() gave it.
-  std::shared_ptr<NcclOperation> issue(uint64_t sequence, std::string text,
-                                       std::vector<Tensor> tensors, double limit_s,
+  /// Puts an operation behind the compute stream's work so far.  `note` without an id.
+  std::shared_ptr<NcclOperation> issue(NcclNote note, std::vector<Tensor> tensors,
                                        const Enqueue& enqueue);
 
   /// Retires what is done; ends the communicator if NCCL reports an error, or if an operation has
@@ -90,6 +87,7 @@ class NcclEngine : public std::enable_shared_from_this<NcclEngine> {
   void abort_native() noexcept;
   ncclResult_t state();  // of the communicator, asynchronous errors included
   ncclResult_t settle(ncclResult_t code, double limit_s, const char* what);
+  ncclResult_t call(const Enqueue& enqueue, double limit_s);
   std::string poll_locked();
   static std::string nccl_text(ncclResult_t code);
   void forget_operations() noexcept;
@@ -107,7 +105,9 @@ class NcclEngine : public std::enable_shared_from_this<NcclEngine> {
   mutable std::timed_mutex mutex_;
   ncclComm_t comm_ = nullptr;
   std::deque<std::shared_ptr<NcclOperation>> under_way_;
-  uint64_t completed_ = 0;
+  uint64_t n_issued_ = 0, completed_ = 0;
+  // The call that is inside NCCL: begin (negative: none) and limit.
+  std::atomic<double> call_since_s_{-1}, call_limit_s_{0};
 
   std::atomic<bool> failing_{false}, failed_{false}, gone_{false};
   mutable std::mutex failure_mutex_;

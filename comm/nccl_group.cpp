@@ -117,11 +117,17 @@ Work NcclGroup::submit(const NcclRequest& request, std::vector<Tensor> tensors,
   pairs_->flush();
   const uint64_t number = announce(request);
   if (request.count == 0) return {};
-  return Work(
-      engine_->issue(number,
-                     describe_operation(request.kind, request.label, number, request.reduce_op,
-                                        request.type, request.count, request.root),
-                     std::move(tensors), options_.timeout_s, enqueue));
+  NcclNote note;
+  note.sequence = number;
+  note.operation = name_of(request.kind);
+  note.label = request.label;
+  note.type = request.type;
+  note.count = request.count;
+  note.root = request.root;
+  note.limit_s = options_.timeout_s;
+  note.text = describe_operation(request.kind, request.label, number, request.reduce_op,
+                                 request.type, request.count, request.root);
+  return Work(engine_->issue(std::move(note), std::move(tensors), enqueue));
 }
 
 Work NcclGroup::all_reduce_async(Tensor x, ReduceOp op, std::string_view label) {

@@ -110,15 +110,16 @@ void NcclPairs::flush() {
     throw;
   }
   const std::vector<std::shared_ptr<Transfer>> group = std::exchange(waiting_, {});
-  std::string text;
+  NcclNote note;
+  note.operation = "pairs";
+  note.label = group.front()->label;
   std::vector<Tensor> tensors;
-  double limit_s = 0;
   for (const auto& t : group) {
-    text +=
-        detail::join(text.empty() ? "" : " + ", t->is_send ? "send to rank " : "receive from rank ",
-                     t->peer, " (", t->note(), ")");
+    note.text += detail::join(note.text.empty() ? "" : " + ",
+                              t->is_send ? "send to rank " : "receive from rank ", t->peer, " (",
+                              t->note(), ")");
     tensors.push_back(t->x);
-    limit_s = std::max(limit_s, t->limit_s);
+    note.limit_s = std::max(note.limit_s, t->limit_s);
   }
   const auto enqueue = [&](ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t code = ncclGroupStart();
@@ -133,7 +134,7 @@ void NcclPairs::flush() {
     const ncclResult_t end = ncclGroupEnd();  // always, or the group would stay open
     return NcclStatus::ok(code) ? end : code;
   };
-  const auto operation = engine_->issue(0, text, std::move(tensors), limit_s, enqueue);
+  const auto operation = engine_->issue(std::move(note), std::move(tensors), enqueue);
   for (const auto& t : group) t->operation = operation;
 }
 

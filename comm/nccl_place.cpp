@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_place.hpp"
 
-#include "comm/mpi.hpp"
 #include "core/error.hpp"
 
 #include <algorithm>

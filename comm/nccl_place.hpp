@@ -2,12 +2,12 @@
 // Which device a rank takes, and whether all ranks' choices fit together.  Pure functions: no CUDA.
 #pragma once
 
+#include "comm/mpi.hpp"
+
 #include <string>
 #include <vector>
 
 namespace bora {
-
-class MpiSession;
 
 /// Where a rank is among those of its host.
 struct NcclPlace {

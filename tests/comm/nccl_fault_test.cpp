@@ -2,7 +2,6 @@
 // What goes wrong over NCCL ends on every rank, within the limit, with the culprit's name.
 #include "tests/comm/nccl_fixture.hpp"
 
-#include <atomic>
 #include <thread>
 
 namespace bora {
@@ -170,17 +169,13 @@ TEST_F(NcclFaults, AbortFromAnotherThreadEndsAWait) {
 
 class Recorder final : public NcclObserver {
  public:
-  void issued(uint64_t sequence, std::string_view text) override {
-    n_issued += text.empty() ? 0 : 1;
-    last = sequence;
+  void issued(const NcclNote& note) override {
+    issued_.push_back(note.text);
+    EXPECT_EQ(issued_.size(), note.id);
   }
-  void finished(uint64_t) override { ++n_finished; }
-  void failed(const std::string& reason) override {
-    EXPECT_THAT(reason, HasSubstr("time is over"));
-    ++n_failed;
-  }
-  std::atomic<int> n_issued{0}, n_finished{0}, n_failed{0};
-  std::atomic<uint64_t> last{0};
+  void finished(const NcclNote& note) override { finished_.push_back(note.text); }
+  void failed(const std::string& reason) override { failed_.push_back(reason); }
+  std::vector<std::string> issued_, finished_, failed_;  // looked at when nothing runs any more
 };
 
 // The host hangs inside the device's synchronisation and calls nothing of ours: the watching thread
@@ -190,7 +185,7 @@ TEST_F(NcclFaults, AHostThatWaitsForItsDeviceIsReleased) {
   options_.timeout_s = 1;
   const auto recorder = std::make_shared<Recorder>();
   options_.observer = recorder;
-  const auto nccl = make();
+  auto nccl = make();
   nccl_double::Faults fault;
   fault.hang_operation = 3;
   nccl_double::set_faults(fault);
@@ -199,10 +194,37 @@ TEST_F(NcclFaults, AHostThatWaitsForItsDeviceIsReleased) {
   nccl->all_reduce(x, ReduceOp::sum, "hangs");
   x.to_vector<float>();
   EXPECT_THAT(message_of([&] { nccl->check(); }), HasSubstr("all_reduce 'hangs' #2"));
-  EXPECT_EQ(3, recorder->n_issued);  // the start's own included
-  EXPECT_EQ(2, recorder->n_finished);
-  EXPECT_EQ(1, recorder->n_failed);
-  EXPECT_EQ(2u, recorder->last);
+  nccl.reset();
+  const std::string hangs = "all_reduce 'hangs' #2 (sum, f32, 10 elements)";
+  ASSERT_EQ(3u, recorder->issued_.size());  // the start's own included
+  EXPECT_EQ(hangs, recorder->issued_[2]);
+  EXPECT_EQ(2u, recorder->finished_.size());
+  EXPECT_EQ("all_reduce 'fine' #1 (sum, f32, 10 elements)", recorder->finished_[1]);
+  ASSERT_EQ(1u, recorder->failed_.size());
+  EXPECT_THAT(recorder->failed_[0], HasSubstr(hangs + ": time is over"));
+}
+
+// Hung not on the device but in the host's call: who aborts must not wait for that call's lock.
+TEST_F(NcclFaults, ACallThatDoesNotReturnIsEnded) {
+  for (bool by_watcher : {true, false}) {
+    options_.timeout_s = by_watcher ? 1 : 30;
+    options_.poll_s = by_watcher ? 0.05 : 0;
+    const auto nccl = make();
+    nccl_double::Faults fault;
+    fault.stuck_operation = 2;
+    nccl_double::set_faults(fault);
+    Tensor x = ones(10, *nccl);
+    std::thread watchdog([&] {
+      if (by_watcher) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      nccl->abort("the watchdog has seen enough");
+    });
+    EXPECT_THAT(message_of([&] { nccl->all_reduce(x, ReduceOp::sum, "stuck"); }),
+                HasSubstr(by_watcher ? "a call of NCCL does not return: time is over (limit 1 s)"
+                                     : "the watchdog has seen enough"));
+    watchdog.join();
+    nccl_double::set_faults({});
+  }
 }
 
 // The receiver compares before NCCL could mix up bytes; the sender's stream waits until its limit.

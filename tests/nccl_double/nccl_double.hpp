@@ -23,10 +23,11 @@ struct Faults {
   int swap_operation = 0;    ///< changes places with the one issued after it
   int error_operation = 0;   ///< an asynchronous error is reported, and it never ends
   int refuse_operation = 0;  ///< counted as issued: the call itself returns an error
-  int in_progress = 0;       ///< each call is in progress for so many polls
-  bool init_fails = false;   ///< ncclCommInitRankConfig returns an error
-  bool init_hangs = false;   ///< it stays in progress
-  int version = 0;           ///< that NCCL says it has; 0: the header's
+  int stuck_operation = 0;  ///< counted as issued: the call itself does not return before the abort
+  int in_progress = 0;      ///< each call is in progress for so many polls
+  bool init_fails = false;  ///< ncclCommInitRankConfig returns an error
+  bool init_hangs = false;  ///< it stays in progress
+  int version = 0;          ///< that NCCL says it has; 0: the header's
 };
 void set_faults(const Faults& faults);
 

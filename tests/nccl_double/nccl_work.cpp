@@ -175,6 +175,10 @@ ncclResult_t Group::issue(std::vector<Operation> operations, CUstream_st& stream
   const Faults wrong = faults();
   n_issued_ += static_cast<int>(operations.size());
   if (wrong.refuse_operation > 0 && n_issued_ == wrong.refuse_operation) return ncclInvalidUsage;
+  if (wrong.stuck_operation > 0 && n_issued_ == wrong.stuck_operation) {
+    hang();
+    return ncclInternalError;
+  }
   if (wrong.swap_operation > 0 && n_issued_ == wrong.swap_operation) {
     swapped_ = std::move(operations);
     operations.clear();
