@@ -3,6 +3,9 @@
 #include "core/backend.hpp"
 #include "tests/comm/nccl_fixture.hpp"
 
+#include <cuda_runtime_api.h>
+
+#include <atomic>
 #include <cmath>
 #include <thread>
 
@@ -272,19 +275,53 @@ TEST_F(NcclOperations, OperationsInFlightKeepTheirOrder) {
   for (const Work& w : works) EXPECT_TRUE(w.done());
 }
 
-// A wait does not block the host: the operation is held back on the device meanwhile.
-TEST_F(NcclOperations, WaitingOrdersTheStreamAndNotTheHost) {
+/// A kernel that lasts until it is told to end, and then writes.
+struct SlowKernel {
+  std::atomic<bool> end{false};
+  float* data = nullptr;
+  static void run(void* self) {
+    auto& kernel = *static_cast<SlowKernel*>(self);
+    while (!kernel.end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 10; ++i) kernel.data[i] = 1;
+  }
+};
+
+// What was issued before on the compute stream is part of what is reduced, and what comes after the
+// wait sees the sum; the host goes on meanwhile.
+TEST_F(NcclOperations, WaitingOrdersTheStreamsAndNotTheHost) {
   nccl_double::Faults late;
   late.delay_operation = 2;
-  late.delay_s = 2;
+  late.delay_s = 0.3;
   set_faults_on(0, late);
-  Tensor x = Tensor::full({10}, rank() + 1, DType::f32, device_);
-  const Work work = nccl_->all_reduce_async(x, ReduceOp::sum, "late");
+  Tensor x = Tensor::zeros({10}, DType::f32, device_);
+  SlowKernel kernel;
+  kernel.data = x.data<float>();
+  ASSERT_EQ(cudaSuccess, cudaSetDevice(device_.index));
+  ASSERT_EQ(cudaSuccess, cudaLaunchHostFunc(nullptr, SlowKernel::run, &kernel));
+  const Work work = nccl_->all_reduce_async(x, ReduceOp::sum, "x");
   work.wait();
   EXPECT_FALSE(work.done());
-  const float want = static_cast<float>(size() * (size() + 1) / 2);
-  for (float v : x.to_vector<float>()) ASSERT_EQ(want, v);
+  kernel.end = true;
+  for (float v : x.to_vector<float>()) ASSERT_EQ(static_cast<float>(size()), v);
   EXPECT_TRUE(work.done());
+}
+
+// Nobody else holds the tensor: its memory must not be given to others before NCCL is done with it.
+TEST_F(NcclOperations, TensorsLiveUntilTheirOperationIsDone) {
+  nccl_double::Faults fault;
+  fault.hang_operation = 2;
+  set_faults_on(0, fault);
+  std::vector<float> memory(10, 1);
+  std::atomic<bool> released{false};
+  nccl_->all_reduce_async(
+      Tensor::wrap(memory.data(), {10}, DType::f32, device_, [&] { released = true; }),
+      ReduceOp::sum, "x");
+  nccl_->check();
+  EXPECT_FALSE(released);
+  host_->barrier("all have looked");
+  nccl_->abort("enough");
+  nccl_.reset();
+  EXPECT_TRUE(released);
 }
 
 TEST_F(NcclTest, HostWaitsUntilDoneIfAsked) {
