@@ -189,10 +189,12 @@ std::unique_ptr<NcclCommunicator> make_nccl_communicator(Collective& host, const
 std::unique_ptr<Collective> NcclGroup::split(int color, int key) {
   BORA_CHECK(color >= 0, "split: color ", color, " is negative");
   pairs_->flush();
-  announce({OperationKind::split, "split"}, /*compare_now=*/true);
+  engine_->drain();  // NCCL wants nothing under way then
+  const uint64_t number = announce({OperationKind::split, "split"}, /*compare_now=*/true);
   std::unique_ptr<Collective> part = host_.split(color, key);
   NcclOptions options = options_;
-  options.name = detail::join(options_.name, '/', color);
+  // With the number of the split, since the same colors may be asked for again.
+  options.name = detail::join(options_.name, "/split ", number, " color ", color);
   const auto inquest =
       std::make_shared<NcclInquest>(part->split(0, part->rank()), options.inquest_s);
   const std::string who =

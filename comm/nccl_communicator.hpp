@@ -21,7 +21,8 @@ enum class NcclWait : uint8_t {
 
 /// One operation, for those who keep records.
 struct NcclNote {
-  uint64_t id = 0;        ///< number on its communicator's device, from 1
+  std::string group;      ///< name of the communicator
+  uint64_t id = 0;        ///< number on its communicator and this rank, from 1
   uint64_t sequence = 0;  ///< number that all ranks give it, from 1; 0: it has none
   std::string operation;  ///< "all_reduce"; "pairs" for a group of sends and receives
   std::string label;

@@ -165,6 +165,7 @@ std::shared_ptr<NcclOperation> NcclEngine::issue(NcclNote note, std::vector<Tens
   operation->note_ = std::move(note);
   operation->tensors_ = std::move(tensors);
   NcclNote& what = operation->note_;
+  what.group = options_.name;
   what.id = ++n_issued_;
   stream_->bind();
   operation->ready_ = stream_->record(stream_->compute());
