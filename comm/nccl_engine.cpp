@@ -60,6 +60,14 @@ NcclEngine::~NcclEngine() {
   abort_native();
 }
 
+// Not a timed_mutex: ThreadSanitizer does not know how GCC 12 locks one.
+std::unique_lock<std::mutex> NcclEngine::lock_within(double seconds) const {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  const double end_s = now_s() + seconds;
+  for (Naps naps; !lock && now_s() < end_s; naps.nap()) static_cast<void>(lock.try_lock());
+  return lock;
+}
+
 std::string NcclEngine::nccl_text(ncclResult_t code) {
   std::string text = ncclGetErrorString(code);
   const char* more = ncclGetLastError(nullptr);  // of this process; the argument is not used
@@ -223,8 +231,7 @@ void NcclEngine::poll() noexcept {
   Inquire inquire = Inquire::no;
   try {
     stream_->bind();
-    std::unique_lock lock(mutex_, std::defer_lock);
-    if (lock.try_lock_for(std::chrono::milliseconds(100))) {
+    if (const auto lock = lock_within(0.1)) {
       fault = poll_locked();
     } else if (const double since_s = call_since_s_;
                since_s >= 0 && now_s() - since_s > call_limit_s_) {
@@ -249,8 +256,8 @@ void NcclEngine::drain() {
 }
 
 std::string NcclEngine::head() const {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (!lock.try_lock_for(std::chrono::seconds(1))) return place_ + ", inside a call of NCCL";
+  const auto lock = lock_within(1.0);
+  if (!lock) return place_ + ", inside a call of NCCL";
   return detail::join(place_, ", ", completed_, " done, ",
                       under_way_.empty() ? std::string("nothing under way")
                                          : "waits in " + under_way_.front()->note_.text);
@@ -276,8 +283,7 @@ void NcclEngine::fail(const std::string& reason, Inquire inquire) noexcept {
 
 // The only NCCL call that is allowed beside one that hangs in another thread.
 void NcclEngine::abort_native() noexcept {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  static_cast<void>(lock.try_lock_for(std::chrono::seconds(1)));
+  const auto lock = lock_within(1.0);
   if (comm_ == nullptr || gone_.exchange(true)) return;
   BORA_NCCL_WARN(ncclCommAbort(comm_));
 }

@@ -87,6 +87,8 @@ class NcclEngine : public std::enable_shared_from_this<NcclEngine> {
   void abort_native() noexcept;
   ncclResult_t state();  // of the communicator, asynchronous errors included
   ncclResult_t settle(ncclResult_t code, double limit_s, const char* what);
+  /// The lock, or none after so long: abort() must not wait for a thread that hangs inside NCCL.
+  std::unique_lock<std::mutex> lock_within(double seconds) const;
   ncclResult_t call(const Enqueue& enqueue, double limit_s);
   std::string poll_locked();
   static std::string nccl_text(ncclResult_t code);
@@ -100,9 +102,8 @@ class NcclEngine : public std::enable_shared_from_this<NcclEngine> {
   std::shared_ptr<NcclInquest> inquest_;
   IssueLog log_;
 
-  // Held for single NCCL calls and looks at the list.  Timed, since abort() must not wait for ever
-  // for a thread that hangs inside NCCL.
-  mutable std::timed_mutex mutex_;
+  // Held for single NCCL calls and looks at the list.
+  mutable std::mutex mutex_;
   ncclComm_t comm_ = nullptr;
   std::deque<std::shared_ptr<NcclOperation>> under_way_;
   uint64_t n_issued_ = 0, completed_ = 0;
