@@ -32,30 +32,37 @@ struct Farewell {
 
 std::unique_ptr<Runtime> start(int* argc, char*** argv) {
   const auto lookup = [](const char* name) { return std::getenv(name); };
-  if (!detail::has_mpi_launcher(lookup, mpi_speaks_pmi())) {
-    if (const auto place = detail::launch_place(lookup)) {
-      if (place->rank == 0 && place->told_by.starts_with("SLURM"))
-        log_info(
-            "srun has started ", place->size,
-            " ranks without a protocol of this MPI: they "
-            "speak by TCP (srun --mpi=list shows what there is; BORA_TRANSPORT=mpi tries MPI)");
-      return start_tcp(*place);
-    }
-    if (lookup("BORA_TRANSPORT") != nullptr)
-      throw UsageError(
-          "BORA_TRANSPORT=tcp, but neither RANK and WORLD_SIZE nor srun's variables are there");
+  const char* transport = lookup("BORA_TRANSPORT");
+  const bool forced = transport != nullptr && *transport != '\0';
+  const bool by_mpi = detail::has_mpi_launcher(lookup, mpi_speaks_pmi());
+  const auto place = by_mpi && !forced ? std::nullopt : detail::launch_place(lookup);
+  if (!by_mpi && place) {
+    if (place->rank == 0 && place->told_by.starts_with("SLURM"))
+      log_info("srun has started ", place->size, " ranks without a protocol of this MPI: they ",
+               "speak by TCP (srun --mpi=list shows what there is; BORA_TRANSPORT=mpi tries MPI)");
+    return start_tcp(*place);
   }
+  if (!by_mpi && forced)
+    throw UsageError(
+        "BORA_TRANSPORT=tcp, but neither RANK and WORLD_SIZE nor srun's variables are there");
   std::unique_ptr<Runtime> mpi;
   try {
     mpi = start_mpi(argc, argv);
   } catch (const UsageError& e) {
     // The launcher's MPI is not this one: its variables may still tell where this rank stands.
-    const auto place = detail::launch_place(lookup);
-    if (!place) throw;
-    if (place->rank == 0) log_warn(e.what(), ". Going on by TCP, as ", place->told_by, " say");
-    return start_tcp(*place);
+    const auto other = forced ? std::nullopt : detail::launch_place(lookup);
+    if (!other) throw;
+    if (other->rank == 0) log_warn(e.what(), ". Going on by TCP, as ", other->told_by, " say");
+    return start_tcp(*other);
   }
-  if (mpi->world()->size() == 1 && !detail::has_launcher(lookup))
+  if (mpi->world()->size() > 1) return mpi;
+  if (place && place->size > 1) {
+    mpi->finish();
+    throw UsageError(detail::join("BORA_TRANSPORT=mpi, but to MPI each of the ", place->size,
+                                  " processes is alone (world size 1), where ", place->told_by,
+                                  " say otherwise"));
+  }
+  if (!detail::has_launcher(lookup))
     log_info("one process, started without a launcher (mpirun -n <ranks> starts several)");
   return mpi;
 }

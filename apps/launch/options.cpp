@@ -25,7 +25,8 @@ void set_master(Options& options, const std::string& text) {
       colon != std::string::npos &&
       (bracket != std::string::npos ? colon == bracket + 1 : text.find(':') == colon);
   options.master_host = has_port ? text.substr(0, colon) : text;
-  if (has_port) options.master_port = number("--master", text.substr(colon + 1), 1, 65535);
+  if (has_port)
+    options.master_port = number("--master " + text + ", port", text.substr(colon + 1), 1, 65535);
   if (options.master_host.starts_with('[') && options.master_host.ends_with(']'))
     options.master_host = options.master_host.substr(1, options.master_host.size() - 2);
   if (options.master_host.empty())

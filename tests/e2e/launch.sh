@@ -45,6 +45,10 @@ expect_failure 2 "RANK=2 is not below WORLD_SIZE=2" env "${good[@]}" RANK=2 "$un
 expect_failure 2 "without MPI's launcher" env WORLD_SIZE=2 "$unet3d" info
 expect_failure 2 "Start it by mpirun, srun or bora_launch" env WORLD_SIZE=2 "$unet3d" info
 
+expect_failure 2 "to MPI each of the 2 processes is alone" env "${good[@]}" BORA_TRANSPORT=mpi "$unet3d" info
+expect_failure 2 "BORA_TRANSPORT=tcp, but neither" env BORA_TRANSPORT=tcp "$unet3d" info
+expect_failure 2 "wanted mpi or tcp" env BORA_TRANSPORT=udp "$unet3d" info
+
 # --- nobody there, a taken port, a wrong network (features 9, 14, 169, 182)
 export BORA_START_TIMEOUT=1
 expect_failure 1 "no connection to rank 0 at 127.0.0.1:29500" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "$unet3d" info
