@@ -71,7 +71,7 @@ class MpiEngine {
     ReduceOp reduce_op = ReduceOp::sum;
     AllReduceAlgorithm setting = AllReduceAlgorithm::automatic;
     char label[kLabel] = {};
-    unsigned char payload[kPayload] = {};
+    alignas(8) unsigned char payload[kPayload] = {};  // read as its type
     bool matches(const Record& other) const;
     std::string describe() const;
   };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_engine.hpp"
 
+#include "comm/watchdog.hpp"
+
 #include <algorithm>
 #include <chrono>
 
@@ -221,7 +223,7 @@ std::string NcclEngine::poll_locked() {
     return {};
   }
   const double limit_s = oldest.note_.limit_s;
-  if (now_s() - oldest.arrived_s_ < limit_s) return {};
+  if (!wait_is_over(now_s() - oldest.arrived_s_, limit_s)) return {};
   return detail::join(oldest.note_.text, ": ", kTimeIsOver, " (limit ", limit_s, " s)");
 }
 

@@ -30,6 +30,7 @@ class NcclGroup final : public NcclCommunicator {
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
+  Collective& control() override { return host_; }
   int device() const override { return engine_->stream().device(); }
   using Collective::all_reduce;
   Work all_reduce_async(Tensor x, ReduceOp op, std::string_view label) override;

@@ -13,42 +13,15 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using testing::NcclTest;
 
-/// Sends what is on the host over the host group, what is on a device over NCCL: the reducer
-/// compares its layout by a small host tensor.
-class ByDevice final : public Collective {
+/// The texts of all-reductions, in the order of issue.
+class Labels final : public NcclObserver {
  public:
-  ByDevice(Collective& host, Collective& device) : host_(host), device_(device) {}
-  int rank() const override { return host_.rank(); }
-  int size() const override { return host_.size(); }
-  DeviceType device_type() const override { return device_.device_type(); }
-  Work all_reduce_async(Tensor x, ReduceOp op, std::string_view label) override {
-    if (x.device() != cpu()) labels.emplace_back(label);
-    return of(x).all_reduce_async(x, op, label);
+  void issued(const NcclNote& note) override {
+    if (note.operation == "all_reduce" && note.sequence > 0) labels.push_back(note.label);
   }
-  void broadcast(Tensor& x, int root, std::string_view label) override {
-    of(x).broadcast(x, root, label);
-  }
-  void all_gather(const Tensor& x, Tensor& out, std::string_view label) override {
-    of(x).all_gather(x, out, label);
-  }
-  void gather(const Tensor& x, Tensor& out, int root, std::string_view label) override {
-    of(x).gather(x, out, root, label);
-  }
-  void reduce(Tensor& x, int root, ReduceOp op, std::string_view label) override {
-    of(x).reduce(x, root, op, label);
-  }
-  void reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op, std::string_view label) override {
-    of(x).reduce_scatter(x, out, op, label);
-  }
-  void barrier(std::string_view label) override { device_.barrier(label); }
-  std::unique_ptr<Collective> split(int, int) override { BORA_FAIL("not split here"); }
-
+  void finished(const NcclNote&) override {}
+  void failed(const std::string&) override {}
   std::vector<std::string> labels;
-
- private:
-  Collective& of(const Tensor& x) { return x.device() == cpu() ? host_ : device_; }
-  Collective& host_;
-  Collective& device_;
 };
 
 /// y = total; the gradient for w is c.
@@ -63,7 +36,9 @@ const std::vector<int64_t> kCounts = {1, 200, 64, 1000, 3, 5000, 65, 128};
 
 class NcclReducer : public NcclTest {
  protected:
-  NcclReducer() : nccl_(make()), both_(*host_, *nccl_) {
+  NcclReducer() {
+    options_.observer = labels_;
+    nccl_ = make();
     const Device device = cuda(nccl_->device());
     FlatLayout layout;
     for (size_t i = 0; i < kCounts.size(); ++i) layout.add(detail::join("w", i), {kCounts[i]});
@@ -90,8 +65,8 @@ class NcclReducer : public NcclTest {
     backward(total);
   }
 
+  std::shared_ptr<Labels> labels_ = std::make_shared<Labels>();
   std::unique_ptr<NcclCommunicator> nccl_;
-  ByDevice both_;
   FlatBuffer gradients_;
   std::vector<Tensor> weights_;
   std::vector<Leaf*> leaves_;
@@ -101,10 +76,10 @@ class NcclReducer : public NcclTest {
 TEST_F(NcclReducer, GivesTheMeanInBucketOrder) {
   ReducerOptions options;
   options.buckets = {2048, 512, 1024};
-  GradientReducer reducer(gradients_, leaves_, both_, options);
+  GradientReducer reducer(gradients_, leaves_, *nccl_, options);
   for (int window = 0; window < 3; ++window) {
     for (Leaf* leaf : leaves_) leaf->clear_gradient();
-    both_.labels.clear();
+    labels_->labels.clear();
     run_backward(window);
     reducer.finish();
     for (size_t i = 0; i < kCounts.size(); ++i) {
@@ -115,12 +90,21 @@ TEST_F(NcclReducer, GivesTheMeanInBucketOrder) {
       for (float v : gradients_.part(static_cast<int>(i)).to_vector<float>())
         ASSERT_NEAR(mean, v, (size() + 1) * 0x1p-23 * mean);
     }
-    ASSERT_EQ(reducer.buckets().size(), both_.labels.size());
-    for (size_t b = 0; b < both_.labels.size(); ++b)
-      EXPECT_EQ(detail::join("gradients, bucket ", b), both_.labels[b]);
+    ASSERT_EQ(reducer.buckets().size(), labels_->labels.size());
+    for (size_t b = 0; b < labels_->labels.size(); ++b)
+      EXPECT_EQ(detail::join("gradients, bucket ", b), labels_->labels[b]);
     EXPECT_TRUE(reducer.launches()[0].in_backward);
   }
   EXPECT_EQ(3, reducer.counters().windows);
+}
+
+// What is on the host by nature travels over the host group.
+TEST_F(NcclReducer, ScalarsTextsAndAgreementsGoOverTheHostGroup) {
+  Collective& ranks = *nccl_;
+  EXPECT_EQ(size(), ranks.all_reduce(int64_t{1}, ReduceOp::sum, "count"));
+  EXPECT_EQ("rank 0", ranks.broadcast_text("rank " + std::to_string(rank()), 0, "text"));
+  EXPECT_EQ(static_cast<size_t>(size()), ranks.all_gather_text("x", "texts").size());
+  EXPECT_THROW(ranks.agree("working", [&] { throw UsageError("not today"); }), UsageError);
 }
 
 // Row 46: the gradients of a model on the host.
@@ -131,7 +115,8 @@ TEST_F(NcclReducer, AModelOnTheHostIsRefused) {
   const Tensor weight = make_leaf(Tensor::zeros({5}, DType::f32), "w");
   Leaf& leaf = leaf_of(weight);
   leaf.set_gradient_buffer(on_host.part(0));
-  EXPECT_THAT(message_of([&] { GradientReducer(on_host, {&leaf}, *nccl_); }),
+  GradientReducer reducer(on_host, {&leaf}, *nccl_, {.unused_as_zero = true});
+  EXPECT_THAT(message_of([&] { reducer.finish(); }),
               AllOf(HasSubstr("the tensor is on cpu"), HasSubstr("works on cuda tensors")));
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of the NCCL communicator, over the doubles.
+#include "comm/flight_recorder.hpp"
+#include "comm/nccl_flight.hpp"
 #include "core/backend.hpp"
 #include "tests/comm/nccl_fixture.hpp"
 
@@ -149,6 +151,22 @@ TEST_F(NcclOperations, AllReduceOfManyElements) {
   Tensor x = small<float>({kMany}, rank()).to(device_);
   nccl_->all_reduce(x, ReduceOp::sum, "many");
   EXPECT_EQ(0, count_wrong_sums<float>(x, ReduceOp::sum, size()));
+}
+
+TEST_F(NcclOperations, AreOnTheFlightRecord) {
+  options_.observer = make_flight_observer();
+  const auto comm = make();
+  Tensor x = Tensor::full({7}, 1.0, DType::f32, cuda(comm->device()));
+  comm->all_reduce(x, ReduceOp::sum, "on record");
+  comm->synchronize();
+  const std::vector<FlightEntry> entries = FlightRecorder::instance().entries();
+  const auto mine = std::find_if(entries.begin(), entries.end(), [](const FlightEntry& e) {
+    return std::string(e.label) == "on record" && std::string(e.group) == "bora";
+  });
+  ASSERT_NE(mine, entries.end());
+  EXPECT_EQ(std::string(mine->operation), "all_reduce");
+  EXPECT_EQ(mine->count, 7);
+  EXPECT_EQ(mine->state, FlightState::done);
 }
 
 TEST_F(NcclOperations, MeansThatWouldBeWrongAreRefused) {
