@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/communicator.hpp"
 
-#include "comm/mpi_communicator.hpp"
 #include "comm/mpi_transport.hpp"
 #include "comm/run_state.hpp"
+#include "comm/transport_communicator.hpp"
 #include "core/log.hpp"
 
 namespace bora {
@@ -12,7 +12,7 @@ namespace {
 // Returns when all ranks of the world are here; names those that stay away.
 void meet(const Session& session, const CommunicatorOptions& options) {
   auto heartbeat = std::make_shared<Heartbeat>();
-  MpiEngine engine(session.world(), session.host(), options, heartbeat);
+  Engine engine(session.world(), session.host(), options, heartbeat);
   engine.set_timeout(options.first_timeout_s);
   heartbeat->limit_s = options.first_timeout_s;
   OperationQueue queue([&](Operation& op) { engine.execute(op); }, /*threaded=*/false, heartbeat,
@@ -21,7 +21,7 @@ void meet(const Session& session, const CommunicatorOptions& options) {
   barrier->label = "start";
   barrier->sequence = 1;
   queue.work_here(*barrier);
-  if (queue.broken()) mark_mpi_broken();
+  if (queue.broken()) mark_run_broken();
   barrier->wait();
 }
 
@@ -55,29 +55,29 @@ std::unique_ptr<Collective> make_communicator(const Session& session,
     if (session.rank() == 0)
       log_warn("MPI does not allow several threads: reductions will not overlap with computation");
   }
-  set_mpi_wait_limit(used.timeout_s);
+  set_wait_limit(used.timeout_s);
   meet(session, used);
   // One of its own, so that communicators never meet each other's messages.
   const WatchedCall call("opening", used.first_timeout_s, "start");
   std::shared_ptr<Transport> transport = session.world()->split(0, session.rank());
-  return std::make_unique<MpiCommunicator>(std::move(transport), session.host(), used);
+  return std::make_unique<TransportCommunicator>(std::move(transport), session.host(), used);
 }
 
 void set_timeout(Collective& communicator, double seconds) {
   BORA_CHECK(seconds > 0, "set_timeout: wants more than 0 seconds, got ", seconds);
-  if (auto* mpi = dynamic_cast<MpiCommunicator*>(&communicator)) mpi->set_timeout(seconds);
-  set_mpi_wait_limit(seconds);
+  if (auto* mpi = dynamic_cast<TransportCommunicator*>(&communicator)) mpi->set_timeout(seconds);
+  set_wait_limit(seconds);
 }
 
 Tensor make_shared_tensor(Collective& communicator, int64_t bytes) {
-  if (auto* mpi = dynamic_cast<MpiCommunicator*>(&communicator))
+  if (auto* mpi = dynamic_cast<TransportCommunicator*>(&communicator))
     return mpi->make_shared_tensor(bytes);
   BORA_CHECK(bytes >= 0, "make_shared_tensor: ", bytes, " bytes");
   return Tensor::zeros({bytes}, DType::u8);
 }
 
 int64_t bytes_sent(const Collective& communicator) {
-  const auto* mpi = dynamic_cast<const MpiCommunicator*>(&communicator);
+  const auto* mpi = dynamic_cast<const TransportCommunicator*>(&communicator);
   return mpi != nullptr ? mpi->bytes_sent() : 0;
 }
 

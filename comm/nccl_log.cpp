@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_log.hpp"
 
-#include "comm/mpi_communicator.hpp"
+#include "comm/transport_communicator.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -134,7 +134,7 @@ NcclInquest::NcclInquest(std::unique_ptr<Collective> group, double limit_s)
   BORA_CHECK(group != nullptr && limit_s > 0, "NcclInquest: wants a group and a limit, got ",
              limit_s, " s");
   // Its own error names the ranks that are missing.
-  if (auto* mpi = dynamic_cast<MpiCommunicator*>(group.get())) mpi->set_timeout(limit_s);
+  if (auto* mpi = dynamic_cast<TransportCommunicator*>(group.get())) mpi->set_timeout(limit_s);
   answer_->group = std::move(group);
 }
 

@@ -90,7 +90,7 @@ class PointToPoint::Transfer final : public Work::State {
       }
       const double waited = clock.elapsed_s();
       if (wait_is_over(waited, limit_s_)) {
-        mark_mpi_broken();
+        mark_run_broken();
         fail(detail::join(describe(mine_), ": time is over on rank ", rank_, ", host ", host_,
                           ", after ", waited, " s (limit ", limit_s_, " s); rank ", peer_,
                           sends_ ? " has not received it" : " has not sent it", "; ",
@@ -106,7 +106,7 @@ class PointToPoint::Transfer final : public Work::State {
     try {
       return done();
     } catch (const TransportError& e) {
-      mark_mpi_broken();
+      mark_run_broken();
       const std::string text = describe(mine_) + ": " + e.what();
       record_.failed(text);
       throw TransportError(text + Watchdog::instance().operation_failed(text, /*for_good=*/true));
@@ -194,13 +194,13 @@ PointToPoint::~PointToPoint() {
   try {
     for (auto& transfer : under_way_) {
       if (transfer->done()) continue;
-      if (!mpi_broken()) log_error("a communicator ends with a send or receive under way");
-      mark_mpi_broken();
+      if (!run_broken()) log_error("a communicator ends with a send or receive under way");
+      mark_run_broken();
       kept->push_back(std::move(transfer));
     }
   } catch (const std::exception& e) {
     log_error(e.what());
-    mark_mpi_broken();
+    mark_run_broken();
   }
 }
 

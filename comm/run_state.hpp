@@ -6,12 +6,12 @@ namespace bora {
 
 /// True once an operation was given up with messages still under way.  The run cannot end well then
 /// (MPI could not even be finalised: it would wait for them), so the session ends by an abort.
-bool mpi_broken();
-void mark_mpi_broken();
+bool run_broken();
+void mark_run_broken();
 
 /// Longest wait for the other ranks at the end of the run, seconds: the time limit that a
 /// communicator was given last, as make_communicator and set_timeout note it here.
-double mpi_wait_limit();
-void set_mpi_wait_limit(double seconds);
+double wait_limit();
+void set_wait_limit(double seconds);
 
 }  // namespace bora

@@ -69,10 +69,10 @@ std::unique_ptr<Runtime> start(int* argc, char*** argv) {
 
 }  // namespace
 
-bool mpi_broken() { return g_broken; }
-void mark_mpi_broken() { g_broken = true; }
-double mpi_wait_limit() { return g_wait_limit_s; }
-void set_mpi_wait_limit(double seconds) { g_wait_limit_s = seconds; }
+bool run_broken() { return g_broken; }
+void mark_run_broken() { g_broken = true; }
+double wait_limit() { return g_wait_limit_s; }
+void set_wait_limit(double seconds) { g_wait_limit_s = seconds; }
 
 struct Session::Impl {
   std::unique_ptr<Runtime> runtime;
@@ -123,7 +123,7 @@ void Session::open() {
 }
 
 Session::~Session() {
-  if (mpi_broken() || std::uncaught_exceptions() > impl_->exceptions) {
+  if (run_broken() || std::uncaught_exceptions() > impl_->exceptions) {
     log_error("host ", host(), ": this rank ends by an error; ending all ranks");
     abort(1);
   }
@@ -218,11 +218,11 @@ int Session::conclude(int code, const std::string& message, double grace_s) {
   std::fflush(nullptr);  // mpirun kills the others as soon as the first exits with a failure
   if (s.size == 1) {
     say();
-    if (mpi_broken()) abort(code != 0 ? code : 1);
+    if (run_broken()) abort(code != 0 ? code : 1);
     return code;
   }
-  s.farewell = {code, mpi_broken() ? 1 : 0, message.empty() ? 0 : fnv1a(message)};
-  const double limit_s = code != 0 ? grace_s : mpi_wait_limit();
+  s.farewell = {code, run_broken() ? 1 : 0, message.empty() ? 0 : fnv1a(message)};
+  const double limit_s = code != 0 ? grace_s : wait_limit();
   if (!meet_at_the_end(limit_s)) {
     if (code == 0) abort_for_absent(limit_s, grace_s);
     say();

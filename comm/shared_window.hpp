@@ -12,7 +12,7 @@ namespace bora {
 
 /// Each rank has marks (counters that only grow, written by that rank alone), two slots for records
 /// and small data, and three stages for pieces of large data, used in turn.  Nothing here waits:
-/// MpiEngine does, with a limit.
+/// Engine does, with a limit.
 class SharedWindow {
  public:
   enum Mark {

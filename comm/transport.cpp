@@ -9,7 +9,7 @@
 namespace bora {
 namespace {
 
-// Of its own, so that an exchange never meets data or notes (comm/mpi_engine).
+// Of its own, so that an exchange never meets data or notes (comm/engine).
 constexpr int kGatherTag = 3;
 
 }  // namespace
@@ -53,7 +53,7 @@ void all_gather_bytes(Transport& transport, const void* mine, int64_t bytes, voi
                       std::string_view what) {
   std::vector<Request> requests;
   transport.start_all_gather(mine, bytes, all, requests);
-  wait_for(transport, requests, mpi_wait_limit(), what);
+  wait_for(transport, requests, wait_limit(), what);
 }
 
 }  // namespace bora

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ring in pieces (features 28, 29): every cut gives the sum, and pieces are sent on before the
 // chunk that they belong to has arrived.  Ranks are threads that speak by TCP.
-#include "comm/mpi_communicator.hpp"
 #include "comm/tcp_transport.hpp"
+#include "comm/transport_communicator.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -77,11 +77,11 @@ void on_ranks(int n, AllReduceAlgorithm way, int64_t piece_bytes,
       auto mesh = std::make_shared<tcp::Mesh>(r, tcp::meet(place));
       auto trace = std::make_shared<Trace>(std::make_shared<TcpTransport>(mesh));
       {
-        MpiCommunicator comm(trace, "here",
-                             {.threaded = false,
-                              .all_reduce = way,
-                              .stage_bytes = 0,
-                              .ring_piece_bytes = piece_bytes});
+        TransportCommunicator comm(trace, "here",
+                                   {.threaded = false,
+                                    .all_reduce = way,
+                                    .stage_bytes = 0,
+                                    .ring_piece_bytes = piece_bytes});
         body(comm, *trace);
       }
       mesh->goodbye();

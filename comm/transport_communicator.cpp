@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/mpi_communicator.hpp"
+#include "comm/transport_communicator.hpp"
 
 #include "comm/arguments.hpp"
 #include "comm/run_state.hpp"
@@ -14,7 +14,7 @@ namespace bora {
 namespace {
 
 // MPI may still write to the buffers of an operation that was given up, so they live to the end of
-// the process (which is near: see mark_mpi_broken).
+// the process (which is near: see mark_run_broken).
 void keep_for_ever(std::shared_ptr<void> thing) {
   static std::mutex mutex;
   static auto* kept = new std::vector<std::shared_ptr<void>>;  // never destroyed, on purpose
@@ -24,20 +24,20 @@ void keep_for_ever(std::shared_ptr<void> thing) {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(std::shared_ptr<Transport> transport, std::string host,
-                                 const CommunicatorOptions& options,
-                                 std::shared_ptr<const RankGroup> group)
+TransportCommunicator::TransportCommunicator(std::shared_ptr<Transport> transport, std::string host,
+                                             const CommunicatorOptions& options,
+                                             std::shared_ptr<const RankGroup> group)
     : host_(std::move(host)),
       group_(std::move(group)),
       options_(options),
       heartbeat_(std::make_shared<Heartbeat>()),
-      engine_(std::make_unique<MpiEngine>(std::move(transport), host_, options, heartbeat_)),
+      engine_(std::make_unique<Engine>(std::move(transport), host_, options, heartbeat_)),
       exceptions_(std::uncaught_exceptions()) {
   heartbeat_->limit_s = options_.timeout_s;
   engine_->open_window();
   pairs_ =
       std::make_unique<PointToPoint>(engine_->transport(), host_, options_.message_bytes, group_);
-  MpiEngine* engine = engine_.get();
+  Engine* engine = engine_.get();
   queue_ = std::make_unique<OperationQueue>(
       [engine](Operation& op) {
         try {
@@ -45,7 +45,7 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<Transport> transport, std::stri
         } catch (const AgreedError&) {
           throw;
         } catch (...) {
-          mark_mpi_broken();
+          mark_run_broken();
           keep_for_ever(std::make_shared<std::pair<Tensor, Tensor>>(op.in, op.out));
           throw;
         }
@@ -55,17 +55,17 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<Transport> transport, std::stri
   if (board_) Watchdog::instance().add_board(board_);
 }
 
-MpiCommunicator::~MpiCommunicator() {
+TransportCommunicator::~TransportCommunicator() {
   if (std::uncaught_exceptions() > exceptions_ && queue_->n_pending() > 0) engine_->give_up();
   const bool broken_before = queue_->broken();
   queue_.reset();  // joins the thread
   if (board_) Watchdog::instance().drop_board(board_, !broken_before);
   pairs_.reset();
-  if (broken_before || mpi_broken()) keep_for_ever(std::shared_ptr<MpiEngine>(std::move(engine_)));
+  if (broken_before || run_broken()) keep_for_ever(std::shared_ptr<Engine>(std::move(engine_)));
 }
 
-std::shared_ptr<Operation> MpiCommunicator::make(OperationKind kind, Tensor in,
-                                                 std::string_view label) {
+std::shared_ptr<Operation> TransportCommunicator::make(OperationKind kind, Tensor in,
+                                                       std::string_view label) {
   auto operation = std::make_shared<Operation>();
   operation->kind = kind;
   operation->in = std::move(in);
@@ -73,16 +73,16 @@ std::shared_ptr<Operation> MpiCommunicator::make(OperationKind kind, Tensor in,
   return operation;
 }
 
-Work MpiCommunicator::submit(std::shared_ptr<Operation> operation) {
+Work TransportCommunicator::submit(std::shared_ptr<Operation> operation) {
   operation->sequence = ++sequence_;
   queue_->submit(operation);
   return Work(std::move(operation));
 }
 
-void MpiCommunicator::run(std::shared_ptr<Operation> operation) {
+void TransportCommunicator::run(std::shared_ptr<Operation> operation) {
   // MPI may block for ever, so what needs it (or TCP) is left to the other thread, which is
   // watched.
-  if (queue_->n_pending() > 0 || !engine_->needs_no_mpi(*operation))
+  if (queue_->n_pending() > 0 || !engine_->needs_no_messages(*operation))
     return submit(std::move(operation)).wait();
   operation->sequence = ++sequence_;
   operation->eager = true;
@@ -90,21 +90,21 @@ void MpiCommunicator::run(std::shared_ptr<Operation> operation) {
   operation->wait();
 }
 
-void MpiCommunicator::all_reduce(Tensor& x, ReduceOp op, std::string_view label) {
+void TransportCommunicator::all_reduce(Tensor& x, ReduceOp op, std::string_view label) {
   check_tensor(*this, x, "all_reduce", label);
   auto operation = make(OperationKind::all_reduce, x, label);
   operation->reduce_op = op;
   run(std::move(operation));
 }
 
-Work MpiCommunicator::all_reduce_async(Tensor x, ReduceOp op, std::string_view label) {
+Work TransportCommunicator::all_reduce_async(Tensor x, ReduceOp op, std::string_view label) {
   check_tensor(*this, x, "all_reduce", label);
   auto operation = make(OperationKind::all_reduce, std::move(x), label);
   operation->reduce_op = op;
   return submit(std::move(operation));
 }
 
-void MpiCommunicator::broadcast(Tensor& x, int root, std::string_view label) {
+void TransportCommunicator::broadcast(Tensor& x, int root, std::string_view label) {
   check_tensor(*this, x, "broadcast", label);
   check_root(*this, root, "broadcast", label);
   auto operation = make(OperationKind::broadcast, x, label);
@@ -112,14 +112,14 @@ void MpiCommunicator::broadcast(Tensor& x, int root, std::string_view label) {
   run(std::move(operation));
 }
 
-void MpiCommunicator::all_gather(const Tensor& x, Tensor& out, std::string_view label) {
+void TransportCommunicator::all_gather(const Tensor& x, Tensor& out, std::string_view label) {
   check_rows(*this, x, out, "all_gather", label);
   auto operation = make(OperationKind::all_gather, x, label);
   operation->out = out;
   run(std::move(operation));
 }
 
-void MpiCommunicator::gather(const Tensor& x, Tensor& out, int root, std::string_view label) {
+void TransportCommunicator::gather(const Tensor& x, Tensor& out, int root, std::string_view label) {
   check_root(*this, root, "gather", label);
   check_tensor(*this, x, "gather", label);
   if (rank() == root) check_rows(*this, x, out, "gather", label);
@@ -129,7 +129,7 @@ void MpiCommunicator::gather(const Tensor& x, Tensor& out, int root, std::string
   run(std::move(operation));
 }
 
-void MpiCommunicator::reduce(Tensor& x, int root, ReduceOp op, std::string_view label) {
+void TransportCommunicator::reduce(Tensor& x, int root, ReduceOp op, std::string_view label) {
   check_tensor(*this, x, "reduce", label);
   check_root(*this, root, "reduce", label);
   auto operation = make(OperationKind::reduce, x, label);
@@ -138,8 +138,8 @@ void MpiCommunicator::reduce(Tensor& x, int root, ReduceOp op, std::string_view 
   run(std::move(operation));
 }
 
-void MpiCommunicator::reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
-                                     std::string_view label) {
+void TransportCommunicator::reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
+                                           std::string_view label) {
   check_rows(*this, out, x, "reduce_scatter", label);
   auto operation = make(OperationKind::reduce_scatter, x, label);
   operation->out = out;
@@ -147,23 +147,23 @@ void MpiCommunicator::reduce_scatter(const Tensor& x, Tensor& out, ReduceOp op,
   run(std::move(operation));
 }
 
-Work MpiCommunicator::send_async(Tensor x, int to, std::string_view label) {
+Work TransportCommunicator::send_async(Tensor x, int to, std::string_view label) {
   check_tensor(*this, x, "send", label);
   check_peer(*this, to, "send", label);
   return pairs_->send(std::move(x), to, label, engine_->timeout());
 }
 
-Work MpiCommunicator::receive_async(Tensor x, int from, std::string_view label) {
+Work TransportCommunicator::receive_async(Tensor x, int from, std::string_view label) {
   check_tensor(*this, x, "receive", label);
   check_peer(*this, from, "receive", label);
   return pairs_->receive(std::move(x), from, label, engine_->timeout());
 }
 
-void MpiCommunicator::barrier(std::string_view label) {
+void TransportCommunicator::barrier(std::string_view label) {
   run(make(OperationKind::barrier, {}, label));
 }
 
-std::unique_ptr<Collective> MpiCommunicator::split(int color, int key) {
+std::unique_ptr<Collective> TransportCommunicator::split(int color, int key) {
   BORA_CHECK(color >= 0, "split: color ", color, " is negative");
   // What all ask for travels with the meeting, so that everybody knows who is in which part.
   Tensor mine = Tensor::from<int64_t>({2}, {color, key});
@@ -177,12 +177,12 @@ std::unique_ptr<Collective> MpiCommunicator::split(int color, int key) {
   // it.
   const WatchedCall call("opening a part", options.timeout_s, group_->name);
   std::shared_ptr<Transport> part = engine_->transport()->split(color, key);
-  return std::make_unique<MpiCommunicator>(std::move(part), host_, options,
-                                           part_of_group(all, color));
+  return std::make_unique<TransportCommunicator>(std::move(part), host_, options,
+                                                 part_of_group(all, color));
 }
 
-std::shared_ptr<const RankGroup> MpiCommunicator::part_of_group(const Tensor& colors_and_keys,
-                                                                int color) const {
+std::shared_ptr<const RankGroup> TransportCommunicator::part_of_group(const Tensor& colors_and_keys,
+                                                                      int color) const {
   const int64_t* asked = colors_and_keys.data<int64_t>();
   std::vector<int> members;
   for (int r = 0; r < size(); ++r)
@@ -193,7 +193,7 @@ std::shared_ptr<const RankGroup> MpiCommunicator::part_of_group(const Tensor& co
   return group_->part(detail::join(group_->name, "/split ", sequence_, " color ", color), members);
 }
 
-Tensor MpiCommunicator::make_shared_tensor(int64_t bytes) {
+Tensor TransportCommunicator::make_shared_tensor(int64_t bytes) {
   BORA_CHECK(bytes >= 0, "make_shared_tensor: ", bytes, " bytes");
   // Their sizes must be the same, and the engine must be idle.
   run(make(OperationKind::barrier, {}, detail::join("make_shared_tensor of ", bytes, " bytes")));
@@ -202,7 +202,7 @@ Tensor MpiCommunicator::make_shared_tensor(int64_t bytes) {
   return Tensor::wrap(arena->part(rank()), {bytes}, DType::u8, cpu(), [arena] {});
 }
 
-void MpiCommunicator::set_timeout(double seconds) {
+void TransportCommunicator::set_timeout(double seconds) {
   BORA_CHECK(seconds > 0, "set_timeout: wants more than 0 seconds, got ", seconds);
   heartbeat_->limit_s = seconds;
   engine_->set_timeout(seconds);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records before each operation.  Waiting is in mpi_engine_wait.cpp, the data's way in
-// mpi_engine_data.cpp and those beside it.
-#include "comm/mpi_engine.hpp"
+// The records before each operation.  Waiting is in engine_wait.cpp, the data's way in
+// engine_data.cpp and those beside it.
+#include "comm/engine.hpp"
 
 #include "comm/fnv.hpp"
 #include "core/log.hpp"
@@ -30,20 +30,20 @@ bool wants_payload(const Operation& op) {
 
 }  // namespace
 
-bool MpiEngine::Record::matches(const Record& other) const {
+bool Engine::Record::matches(const Record& other) const {
   return sequence == other.sequence && kind == other.kind && count == other.count &&
          type == other.type && reduce_op == other.reduce_op && root == other.root &&
          label_hash == other.label_hash && setting == other.setting;
 }
 
-std::string MpiEngine::Record::describe() const {
+std::string Engine::Record::describe() const {
   std::string text = describe_operation(kind, label, sequence, reduce_op, type, count, root);
   if (setting != AllReduceAlgorithm::automatic) text += detail::join(" by ", name_of(setting));
   return text;
 }
 
-MpiEngine::MpiEngine(std::shared_ptr<Transport> transport, std::string host,
-                     const CommunicatorOptions& options, std::shared_ptr<Heartbeat> heartbeat)
+Engine::Engine(std::shared_ptr<Transport> transport, std::string host,
+               const CommunicatorOptions& options, std::shared_ptr<Heartbeat> heartbeat)
     : transport_(std::move(transport)),
       rank_(transport_->rank()),
       size_(transport_->size()),
@@ -57,7 +57,7 @@ MpiEngine::MpiEngine(std::shared_ptr<Transport> transport, std::string host,
   waits_in_.resize(static_cast<size_t>(size_));
 }
 
-void MpiEngine::open_window() {
+void Engine::open_window() {
   if (size_ == 1) return;
   using enum AllReduceAlgorithm;
   const AllReduceAlgorithm setting = options_.all_reduce;
@@ -86,7 +86,7 @@ void MpiEngine::open_window() {
                                   "on ", hosts_->n_hosts(), "; use hierarchical, or auto"));
 }
 
-std::shared_ptr<StatusBoard> MpiEngine::make_board(const RankGroup& group) const {
+std::shared_ptr<StatusBoard> Engine::make_board(const RankGroup& group) const {
   if (!window_) return nullptr;
   std::vector<int> ranks;
   for (const int r : hosts_->members()) ranks.push_back(group.world_rank(r));
@@ -94,7 +94,7 @@ std::shared_ptr<StatusBoard> MpiEngine::make_board(const RankGroup& group) const
                                        std::move(ranks), hosts_->index());
 }
 
-bool MpiEngine::needs_no_mpi(const Operation& op) const {
+bool Engine::needs_no_messages(const Operation& op) const {
   if (!one_host_) return false;
   using enum AllReduceAlgorithm;
   if (op.kind == OperationKind::barrier || op.in.bytes() == 0) return true;
@@ -104,7 +104,7 @@ bool MpiEngine::needs_no_mpi(const Operation& op) const {
   return way == shared || way == reproducible;
 }
 
-std::shared_ptr<SharedSegment> MpiEngine::make_arena(int64_t bytes) {
+std::shared_ptr<SharedSegment> Engine::make_arena(int64_t bytes) {
   if (!one_host_) return nullptr;
   auto arena = std::make_shared<SharedSegment>(*hosts_, bytes);
   if (!arena->ok()) {
@@ -115,7 +115,7 @@ std::shared_ptr<SharedSegment> MpiEngine::make_arena(int64_t bytes) {
   return arena;
 }
 
-void MpiEngine::execute(Operation& op) {
+void Engine::execute(Operation& op) {
   try {
     carry_out(op);
   } catch (const TransportError& e) {
@@ -123,7 +123,7 @@ void MpiEngine::execute(Operation& op) {
   }
 }
 
-void MpiEngine::carry_out(Operation& op) {
+void Engine::carry_out(Operation& op) {
   exchange_records(op);
   check_records(op);
   if (op.in.bytes() == 0 || op.kind == OperationKind::barrier) return;
@@ -139,13 +139,13 @@ void MpiEngine::carry_out(Operation& op) {
   }
 }
 
-AllReduceAlgorithm MpiEngine::choose(const Operation& op) const {
+AllReduceAlgorithm Engine::choose(const Operation& op) const {
   const detail::RankPlaces places{size_, hosts_ ? hosts_->n_hosts() : size_, window_ != nullptr};
   return detail::choose_all_reduce(options_.all_reduce, places, op.in.dtype(), op.reduce_op,
                                    op.in.bytes());
 }
 
-int64_t MpiEngine::largest_payload(const Operation& op) const {
+int64_t Engine::largest_payload(const Operation& op) const {
   if (!one_host_) return Record::kPayload;
   if (op.kind == OperationKind::all_reduce) {
     const AllReduceAlgorithm way = choose(op);
@@ -155,12 +155,12 @@ int64_t MpiEngine::largest_payload(const Operation& op) const {
   return SharedWindow::kSmallBytes;
 }
 
-const void* MpiEngine::payload(const Operation& op, int rank) const {
+const void* Engine::payload(const Operation& op, int rank) const {
   if (op.in.bytes() <= Record::kPayload) return records_[static_cast<size_t>(rank)].payload;
   return window_->small(rank, op.sequence);
 }
 
-void MpiEngine::exchange_records(const Operation& op) {
+void Engine::exchange_records(const Operation& op) {
   static_assert(sizeof(Record) == SharedWindow::kRecordBytes &&
                 std::is_trivially_copyable_v<Record>);
   mine_ = Record{};
@@ -194,13 +194,13 @@ void MpiEngine::exchange_records(const Operation& op) {
     std::memcpy(&records_[static_cast<size_t>(r)], window_->record(r, op.sequence), sizeof(Record));
 }
 
-void MpiEngine::exchange_records_by_transport(const Operation& op) {
+void Engine::exchange_records_by_transport(const Operation& op) {
   requests_.clear();
   transport_->start_all_gather(&mine_, sizeof(Record), records_.data(), requests_);
   wait_requests(op, /*arriving=*/true);
 }
 
-void MpiEngine::check_records(const Operation& op) const {
+void Engine::check_records(const Operation& op) const {
   for (size_t r = 1; r < records_.size(); ++r) {
     if (records_[r].matches(records_[0])) continue;
     throw AgreedError(detail::join(
@@ -210,7 +210,7 @@ void MpiEngine::check_records(const Operation& op) const {
   }
 }
 
-void MpiEngine::carry_in_records(Operation& op) {
+void Engine::carry_in_records(Operation& op) {
   const size_t bytes = static_cast<size_t>(op.in.bytes());
   switch (op.kind) {
     case OperationKind::all_reduce:
@@ -237,7 +237,7 @@ void MpiEngine::carry_in_records(Operation& op) {
   }
 }
 
-void* MpiEngine::staging(int64_t bytes) {
+void* Engine::staging(int64_t bytes) {
   if (!staging_.defined() || staging_.bytes() < bytes) {
     staging_ = Tensor();  // the old one goes back first
     staging_ = Tensor::empty({bytes}, DType::u8);

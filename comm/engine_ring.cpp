@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reductions between neighbours: a ring, whole or in pieces, and recursive halving.
-#include "comm/mpi_engine.hpp"
+#include "comm/engine.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -15,8 +15,8 @@ namespace bora {
 //
 // With several pieces to a chunk, piece after piece is sent on as soon as it is added, while the
 // next is on its way: sends are never waited for in order, and one receive is always posted ahead.
-void MpiEngine::ring(const Operation& op, const std::vector<int>& members, char* data,
-                     int64_t count, int64_t piece_bytes, int64_t mean_of) {
+void Engine::ring(const Operation& op, const std::vector<int>& members, char* data, int64_t count,
+                  int64_t piece_bytes, int64_t mean_of) {
   const DType type = op.in.dtype();
   const int64_t item = size_of(type);
   const bool mean = op.reduce_op == ReduceOp::mean;
@@ -88,14 +88,14 @@ void MpiEngine::ring(const Operation& op, const std::vector<int>& members, char*
   wait_for(op, sends, false);
 }
 
-void MpiEngine::swap(const Operation& op, int peer, Piece out, Piece in) {
+void Engine::swap(const Operation& op, int peer, Piece out, Piece in) {
   std::vector<Piece> outs(static_cast<size_t>(size_)), ins(static_cast<size_t>(size_));
   outs[static_cast<size_t>(peer)] = out;
   ins[static_cast<size_t>(peer)] = in;
   exchange(op, outs, ins);
 }
 
-void MpiEngine::all_reduce_halving(Operation& op) {
+void Engine::all_reduce_halving(Operation& op) {
   const int64_t item = size_of(op.in.dtype());
   const int64_t per_segment = std::max<int64_t>(options_.segment_bytes / item, 1);
   for (int64_t begin = 0; begin < op.count(); begin += per_segment)
@@ -107,7 +107,7 @@ void MpiEngine::all_reduce_halving(Operation& op) {
 // is added to; then the same way back with finished parts.  Beyond the largest power of two that
 // fits, pairs of ranks first become one.  The part of the lower rank always stands left in a sum,
 // and each sum is formed by one rank.
-void MpiEngine::halve_and_double(Operation& op, char* data, int64_t count) {
+void Engine::halve_and_double(Operation& op, char* data, int64_t count) {
   const DType type = op.in.dtype();
   const int64_t item = size_of(type);
   const bool mean = op.reduce_op == ReduceOp::mean;

@@ -3,21 +3,21 @@
 #pragma once
 
 #include "comm/communicator.hpp"
-#include "comm/mpi_engine.hpp"
+#include "comm/engine.hpp"
 #include "comm/point_to_point.hpp"
 
 namespace bora {
 
 /// Every operation goes through one queue and is carried out in order by one thread, so operations
-/// of a communicator never overtake each other.  See MpiEngine for how.
-class MpiCommunicator final : public Collective {
+/// of a communicator never overtake each other.  See Engine for how.
+class TransportCommunicator final : public Collective {
  public:
   /// Of all ranks of `transport`, which nobody else may use.
-  MpiCommunicator(std::shared_ptr<Transport> transport, std::string host,
-                  const CommunicatorOptions& options,
-                  std::shared_ptr<const RankGroup> group = RankGroup::world());
+  TransportCommunicator(std::shared_ptr<Transport> transport, std::string host,
+                        const CommunicatorOptions& options,
+                        std::shared_ptr<const RankGroup> group = RankGroup::world());
   /// Waits for operations under way, unless an exception is: then they are given up.
-  ~MpiCommunicator() override;
+  ~TransportCommunicator() override;
 
   int rank() const override { return engine_->rank(); }
   int size() const override { return engine_->size(); }
@@ -54,7 +54,7 @@ class MpiCommunicator final : public Collective {
   std::shared_ptr<const RankGroup> group_;
   CommunicatorOptions options_;
   std::shared_ptr<Heartbeat> heartbeat_;
-  std::unique_ptr<MpiEngine> engine_;
+  std::unique_ptr<Engine> engine_;
   std::unique_ptr<OperationQueue> queue_;
   std::unique_ptr<PointToPoint> pairs_;
   std::shared_ptr<StatusBoard> board_;  // of the world; else null

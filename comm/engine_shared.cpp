@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduction through memory that the ranks of a host share.
-#include "comm/mpi_engine.hpp"
+#include "comm/engine.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -12,14 +12,14 @@ constexpr int64_t kLine = 64;  // slices end at cache lines: no line is written 
 
 }  // namespace
 
-bool MpiEngine::all_in_one_arena() const {
+bool Engine::all_in_one_arena() const {
   return std::all_of(records_.begin(), records_.end(),
                      [&](const Record& r) { return r.arena >= 0 && r.arena == records_[0].arena; });
 }
 
 // The data lies in shared memory already: each rank sums its slice over all ranks and writes the
 // sum to all of them.  Every element is read and written once by one rank, the least possible.
-void MpiEngine::all_reduce_in_arena(Operation& op) {
+void Engine::all_reduce_in_arena(Operation& op) {
   const int64_t item = size_of(op.in.dtype());
   const Slices slices{op.count(), size_, kLine / item};
   const int64_t begin = slices.first(rank_), end = slices.first(rank_ + 1);
@@ -44,7 +44,7 @@ void MpiEngine::all_reduce_in_arena(Operation& op) {
 // Why three stages are enough although a rank fills the next piece's before it finishes this one's:
 // piece k + 3 is filled after all have reduced k + 1, hence have filled k + 2, which each does
 // after it has taken piece k.
-void MpiEngine::all_reduce_staged(Operation& op, bool between_hosts) {
+void Engine::all_reduce_staged(Operation& op, bool between_hosts) {
   const DType type = op.in.dtype();
   const int64_t item = size_of(type);
   const int n = window_->size(), me = hosts_->index();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting for other ranks, with a limit and without eating the cores of those that compute.
-#include "comm/mpi_engine.hpp"
+#include "comm/engine.hpp"
 
 #include "comm/watchdog.hpp"
 
@@ -31,8 +31,8 @@ std::chrono::microseconds nap(double waited_s) {
 
 }  // namespace
 
-struct MpiEngine::Patience {
-  MpiEngine& engine;
+struct Engine::Patience {
+  Engine& engine;
   const Operation& op;
   const bool arriving;
   const double limit = engine.timeout_s_;
@@ -72,19 +72,19 @@ struct MpiEngine::Patience {
   }
 };
 
-void MpiEngine::wait_requests(const Operation& op, bool arriving) {
+void Engine::wait_requests(const Operation& op, bool arriving) {
   wait_for(op, requests_, arriving);
 }
 
-void MpiEngine::wait_for(const Operation& op, std::span<Request> requests, bool arriving) {
+void Engine::wait_for(const Operation& op, std::span<Request> requests, bool arriving) {
   Patience patience{*this, op, arriving};
   while (!transport_->test(requests))
     patience.pause([] { return std::string("a rank or the network has failed"); });
   heartbeat_->beat();
 }
 
-void MpiEngine::wait_window(const Operation& op, SharedWindow::Mark mark, uint64_t value,
-                            bool arriving, bool leader_only) {
+void Engine::wait_window(const Operation& op, SharedWindow::Mark mark, uint64_t value,
+                         bool arriving, bool leader_only) {
   const auto reached = [&](int i) { return window_->mark(i, mark) >= value; };
   const int n = leader_only ? 1 : window_->size();
   int behind = 0;  // all before it have reached the mark
@@ -108,7 +108,7 @@ void MpiEngine::wait_window(const Operation& op, SharedWindow::Mark mark, uint64
   }
 }
 
-std::string MpiEngine::last_heard_of(const Operation& op, const std::vector<int>& ranks) const {
+std::string Engine::last_heard_of(const Operation& op, const std::vector<int>& ranks) const {
   constexpr size_t kMost = 4;
   std::string text;
   for (size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
@@ -125,8 +125,8 @@ std::string MpiEngine::last_heard_of(const Operation& op, const std::vector<int>
   return text;
 }
 
-void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s,
-                             const std::string& culprit) {
+void Engine::time_is_over(const Operation& op, bool arriving, double waited_s,
+                          const std::string& culprit) {
   std::vector<int> missing;
   for (int r = 0; r < size_; ++r) {
     const bool here = one_host_ ? window_->mark(r, SharedWindow::arrived) >= op.sequence
@@ -147,12 +147,12 @@ void MpiEngine::time_is_over(const Operation& op, bool arriving, double waited_s
   throw Error(message);
 }
 
-void MpiEngine::send_note(int to, const Note& note) {
+void Engine::send_note(int to, const Note& note) {
   auto& [kept, request] = sent_notes_.emplace_back(note, Request{});
   request = transport_->send(&kept, sizeof(Note), to, kNoteTag);
 }
 
-void MpiEngine::read_notes(const Operation& op) {
+void Engine::read_notes(const Operation& op) {
   while (!sent_notes_.empty() && transport_->test({&sent_notes_.front().second, 1}))
     sent_notes_.pop_front();
   for (;;) {

@@ -23,13 +23,13 @@ namespace bora {
 /// to do.  That finds mismatches before any data moves, carries small data along (a scalar needs no
 /// second exchange), and is the point where a rank that stays away is noticed.  If all ranks share
 /// a host the records go through shared memory, else through the transport.  How the data of
-/// all-reductions moves is chosen by choose_all_reduce (mpi_engine_shared, mpi_engine_ring,
-/// mpi_engine_library); the rest moves by point-to-point messages and broadcasts (mpi_engine_data).
+/// all-reductions moves is chosen by choose_all_reduce (engine_shared, engine_ring,
+/// engine_library); the rest moves by point-to-point messages and broadcasts (engine_data).
 /// Sums are formed by reduce_rows, never by MPI, unless MPI's own all-reduction is asked for.
-class MpiEngine {
+class Engine {
  public:
-  MpiEngine(std::shared_ptr<Transport> transport, std::string host,
-            const CommunicatorOptions& options, std::shared_ptr<Heartbeat> heartbeat);
+  Engine(std::shared_ptr<Transport> transport, std::string host, const CommunicatorOptions& options,
+         std::shared_ptr<Heartbeat> heartbeat);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -42,7 +42,7 @@ class MpiEngine {
   /// outlive it.
   std::shared_ptr<StatusBoard> make_board(const RankGroup& group) const;
   /// Whether execute() will get along without the transport.
-  bool needs_no_mpi(const Operation& op) const;
+  bool needs_no_messages(const Operation& op) const;
   /// Collective, all known to be there: memory for make_shared_tensor, one part for each rank.
   /// Null where the ranks do not all share this host, or it cannot be had (then a warning).
   std::shared_ptr<SharedSegment> make_arena(int64_t bytes);

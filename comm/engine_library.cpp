@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI's own all-reduction, with our types and our rules for NaN.
-#include "comm/mpi_engine.hpp"
+#include "comm/engine.hpp"
 #include "comm/mpi_transport.hpp"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ struct MpiTypeAndOp {
 
 }  // namespace
 
-void MpiEngine::all_reduce_library(Operation& op) {
+void Engine::all_reduce_library(Operation& op) {
   const auto* mpi = dynamic_cast<const MpiTransport*>(transport_.get());
   BORA_CHECK(mpi != nullptr, op.describe(),
              ": the library's own way is MPI's, this group runs over ", transport_->name());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How data moves, and where sums are formed.
-#include "comm/mpi_engine.hpp"
+#include "comm/engine.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +15,7 @@ char* bytes_of(Tensor& x) { return static_cast<char*>(x.raw()); }
 
 }  // namespace
 
-void MpiEngine::move_data(Operation& op) {
+void Engine::move_data(Operation& op) {
   switch (op.kind) {
     case OperationKind::all_reduce:
       return all_reduce(op);
@@ -34,7 +34,7 @@ void MpiEngine::move_data(Operation& op) {
   }
 }
 
-void MpiEngine::all_reduce(Operation& op) {
+void Engine::all_reduce(Operation& op) {
   using enum AllReduceAlgorithm;
   char* const data = bytes_of(op.in);
   const auto everybody = [&] {
@@ -69,7 +69,7 @@ void MpiEngine::all_reduce(Operation& op) {
   BORA_FAIL(op.describe(), ": no way was chosen");
 }
 
-Request MpiEngine::post(const Piece& piece, int peer, bool receive) {
+Request Engine::post(const Piece& piece, int peer, bool receive) {
   BORA_CHECK(piece.bytes <= options_.message_bytes, "a message of ", piece.bytes,
              " bytes; at most ", options_.message_bytes, " go at once");
   if (receive) return transport_->receive(piece.data, piece.bytes, peer, kDataTag);
@@ -77,8 +77,8 @@ Request MpiEngine::post(const Piece& piece, int peer, bool receive) {
   return transport_->send(piece.data, piece.bytes, peer, kDataTag);
 }
 
-void MpiEngine::exchange(const Operation& op, const std::vector<Piece>& out,
-                         const std::vector<Piece>& in) {
+void Engine::exchange(const Operation& op, const std::vector<Piece>& out,
+                      const std::vector<Piece>& in) {
   requests_.clear();
   const auto post_all = [&](const Piece& piece, int peer, bool receive) {
     // Pieces of one pair arrive in the order they were sent, so one tag is enough.
@@ -99,7 +99,7 @@ void MpiEngine::exchange(const Operation& op, const std::vector<Piece>& out,
   wait_requests(op, /*arriving=*/false);
 }
 
-void MpiEngine::all_reduce_direct(Operation& op) {
+void Engine::all_reduce_direct(Operation& op) {
   const int64_t bytes = op.in.bytes();
   auto* all = static_cast<char*>(staging(bytes * size_));
   requests_.clear();
@@ -113,7 +113,7 @@ void MpiEngine::all_reduce_direct(Operation& op) {
 // all_reduce and reduce: each rank gets its slice of everybody's data, reduces it in rank order and
 // hands it out.  2 (n-1)/n of the data leaves each rank (half of it for reduce), the least
 // possible.
-void MpiEngine::reduce_in_segments(Operation& op) {
+void Engine::reduce_in_segments(Operation& op) {
   const bool everywhere = op.kind == OperationKind::all_reduce;
   const int64_t item = size_of(op.in.dtype());
   const int64_t per_segment = std::max<int64_t>(options_.segment_bytes / item, size_);
@@ -147,7 +147,7 @@ void MpiEngine::reduce_in_segments(Operation& op) {
   }
 }
 
-void MpiEngine::reduce_scatter(Operation& op) {
+void Engine::reduce_scatter(Operation& op) {
   const int64_t item = size_of(op.in.dtype());
   const int64_t row = op.out.numel();
   const int64_t per_segment = std::max<int64_t>(options_.segment_bytes / item / size_, 1);
@@ -167,7 +167,7 @@ void MpiEngine::reduce_scatter(Operation& op) {
   }
 }
 
-void MpiEngine::gather(Operation& op, bool everywhere) {
+void Engine::gather(Operation& op, bool everywhere) {
   const int64_t bytes = op.in.bytes();
   std::vector<Piece> out(static_cast<size_t>(size_)), in(static_cast<size_t>(size_));
   const bool receives = everywhere || rank_ == op.root;
@@ -180,7 +180,7 @@ void MpiEngine::gather(Operation& op, bool everywhere) {
     std::memcpy(bytes_of(op.out) + rank_ * bytes, op.in.raw(), static_cast<size_t>(bytes));
 }
 
-void MpiEngine::broadcast(Operation& op) {
+void Engine::broadcast(Operation& op) {
   requests_.clear();
   for (int64_t begin = 0; begin < op.in.bytes(); begin += options_.message_bytes) {
     const int64_t n = std::min(options_.message_bytes, op.in.bytes() - begin);
@@ -193,7 +193,7 @@ void MpiEngine::broadcast(Operation& op) {
 // A binomial tree, counted from the root: rank v receives from v without its lowest bit and sends
 // to those that it is that for, the farthest first.  In pieces, so that those farther down begin
 // early.
-void MpiEngine::broadcast_by_tree(Operation& op) {
+void Engine::broadcast_by_tree(Operation& op) {
   const auto rank_of = [&](int v) { return (v + op.root) % size_; };
   const int me = (rank_ - op.root + size_) % size_;
   int below = 1;  // the subtree of this rank: me .. me + below - 1
