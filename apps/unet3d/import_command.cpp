@@ -85,9 +85,10 @@ int import_command(MpiSession& session, const std::vector<std::string>& args) {
     if (!kept.empty()) log_info(kept);
     save_start(config.output, state, *model, arena);
     log_info("imported ", nn::parameter_count(*model), " parameters from ", config.weights,
-             ", the rest from ", state.source, ", to ", config.output, ": a run at update 0 of ",
-             state.total_updates, " by ", state.world_size,
-             state.world_size == 1 ? " rank" : " ranks", ", with a fresh optimizer");
+             ", settings from ", state.source == config.weights ? "its metadata" : state.source,
+             ", to ", config.output, ": a run at update 0 of ", state.total_updates, " by ",
+             state.world_size, state.world_size == 1 ? " rank" : " ranks",
+             ", with a fresh optimizer");
   });
   return 0;
 }
