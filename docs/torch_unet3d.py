@@ -138,6 +138,9 @@ def save(path, net, metadata):
 
 def predict(net, metadata, mask):
     """Wind speed in m/s on the cells of a building mask (X, Y, Z), -1 inside buildings and 1 in the open."""
+    if metadata["bora.model.in_channels"] != "1" or metadata["bora.normalisation.mode"] == "per_sample":
+        raise SystemExit("this page predicts for networks that see the mask alone and were trained in units that are "
+                         "known without the truth; for others call the network itself")
     with torch.no_grad():
         y = net(torch.as_tensor(mask, dtype=torch.float32)[None, None])[0, 0].double()
     if metadata["bora.normalisation.mode"] == "global":
