@@ -142,6 +142,28 @@ LaunchPlace by_slurm(const EnvironmentLookup& lookup) {
   return place;
 }
 
+// Under mpirun, for those who prefer TCP to what MPI does on their network.
+LaunchPlace by_open_mpi(const EnvironmentLookup& lookup) {
+  Variables variables(lookup);
+  LaunchPlace place;
+  place.told_by = "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE";
+  place.rank = variables.number("OMPI_COMM_WORLD_RANK", 0, kMostRanks - 1);
+  place.size = variables.number("OMPI_COMM_WORLD_SIZE", 1, kMostRanks);
+  check_rank(variables, place, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  if (variables.has("OMPI_COMM_WORLD_LOCAL_RANK"))
+    place.local_rank = variables.number("OMPI_COMM_WORLD_LOCAL_RANK", 0, kMostRanks - 1);
+  meeting_point(variables, place);
+  const bool one_host =
+      variables.text("OMPI_COMM_WORLD_LOCAL_SIZE") == variables.text("OMPI_COMM_WORLD_SIZE");
+  if (place.master_host.empty() && one_host) place.master_host = "127.0.0.1";
+  if (place.master_host.empty() && place.size > 1)
+    variables.fault(
+        "MASTER_ADDR is missing (name or address of the host of rank 0: mpirun -x "
+        "MASTER_ADDR=...)");
+  variables.throw_faults("MASTER_ADDR and MASTER_PORT");
+  return place;
+}
+
 // A batch script, and a shell from salloc, have most of an srun's variables without being ranks.
 // They have a job id, but no step's.
 bool is_slurm_rank(const EnvironmentLookup& lookup) {
@@ -184,6 +206,9 @@ std::string first_host(const std::string& nodelist) {
 std::optional<LaunchPlace> launch_place(const EnvironmentLookup& lookup) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK"})
     if (!text_of(lookup, name).empty()) return by_plain_variables(lookup);
+  if (text_of(lookup, "BORA_TRANSPORT") == "tcp" &&
+      !text_of(lookup, "OMPI_COMM_WORLD_RANK").empty())
+    return by_open_mpi(lookup);
   if (is_slurm_rank(lookup)) return by_slurm(lookup);
   return std::nullopt;
 }

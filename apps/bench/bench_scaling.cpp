@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_scaling: data-parallel training steps of one job, beside the same steps without reductions
 // and the reductions alone.  scripts/scaling_study.sh starts it for a list of rank counts.
+#include <omp.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <set>
@@ -115,6 +117,38 @@ class Feed {
   data::Loader<data::Sample> loader_;
 };
 
+/// How fast an all-reduction is while every rank's threads compute, as a share of its speed alone.
+double measure_busy_rate(Collective& ranks) {
+  Tensor x = Tensor::zeros({int64_t{2} << 20}, DType::f32);
+  std::vector<double> idle, busy;
+  for (int i = 0; i < kLinkRepeats; ++i) {
+    ranks.barrier("together");
+    double begin = now_s();
+    ranks.all_reduce_async(x, ReduceOp::sum, "link").wait();
+    idle.push_back(now_s() - begin);
+    ranks.barrier("together");
+    begin = now_s();
+    const Work work = ranks.all_reduce_async(x, ReduceOp::sum, "link beside computing");
+    std::atomic<bool> done{false};
+#pragma omp parallel
+    {
+      volatile float sink = 0;
+      while (!done.load(std::memory_order_relaxed)) {
+        float a = 1.0f;
+        for (int k = 0; k < 100000; ++k) a = a * 0.999f + 0.5f;
+        sink = a;
+        if (omp_get_thread_num() == 0 && work.done()) done = true;
+      }
+      static_cast<void>(sink);
+    }
+    busy.push_back(now_s() - begin);
+    work.wait();
+  }
+  idle = ranks.all_reduce(idle, ReduceOp::max, "slowest rank");
+  busy = ranks.all_reduce(busy, ReduceOp::max, "slowest rank");
+  return std::clamp(median(idle) / median(busy), 0.01, 1.0);
+}
+
 Link measure_link(Collective& ranks) {
   std::vector<ReduceTime> times;
   double cpu = 0, moved = 0;
@@ -137,6 +171,7 @@ Link measure_link(Collective& ranks) {
                      automatic_way(static_cast<double>(bytes))});
   }
   Link link = fit_link(times, ranks.size());
+  link.busy_rate = measure_busy_rate(ranks);
   if (moved > 0)
     link.cpu_s_a_byte = ranks.all_reduce(cpu / moved, ReduceOp::mean, "CPU time of the link");
   return link;
@@ -242,10 +277,11 @@ void print(const ScalingRow& r) {
                 100 * r.data_wait_ms / r.median_ms());
   if (r.predicted_ms > 0)
     std::printf(
-        "link: latency %.1f us, %.3f GB/s, %.2f s of CPU a GB; predicted step %.1f ms, "
+        "link: latency %.1f us, %.3f GB/s, %.0f %% of it beside computing threads, %.2f s of CPU "
+        "a GB; predicted step %.1f ms, "
         "measured / predicted %.3f\n",
-        1e6 * r.link.latency_s, 1e-9 * r.link.bytes_per_s, 1e9 * r.link.cpu_s_a_byte,
-        r.predicted_ms, r.median_ms() / r.predicted_ms);
+        1e6 * r.link.latency_s, 1e-9 * r.link.bytes_per_s, 100 * r.link.busy_rate,
+        1e9 * r.link.cpu_s_a_byte, r.predicted_ms, r.median_ms() / r.predicted_ms);
 }
 
 int run(MpiSession& session, int argc, char** argv) {

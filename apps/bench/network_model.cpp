@@ -59,7 +59,7 @@ Link fit_link(const std::vector<ReduceTime>& times, int n) {
     inverse = rb / bb;
   }
   BORA_CHECK(inverse > 0, "fit_link: larger messages took no longer: no bandwidth can be seen");
-  return {latency, 1.0 / inverse, 0};
+  return {.latency_s = latency, .bytes_per_s = 1.0 / inverse};
 }
 
 StepPrediction predict_step(const StepTimeline& timeline, int n, const Link& link,
@@ -74,14 +74,17 @@ StepPrediction predict_step(const StepTimeline& timeline, int n, const Link& lin
   const double stolen = busy_cores ? total_bytes * link.cpu_s_a_byte : 0;
   // What is taken from computing delays backward evenly.
   const double stretch = 1 + stolen / timeline.backward_end_s;
+  const double backward_end_s = timeline.backward_end_s * stretch;
+  const double rate = busy_cores ? link.busy_rate : 1;
   double free_s = 0;
   for (const StepTimeline::Bucket& b : timeline.buckets) {
     const double one = all_reduce_s(b.bytes, n, link, automatic_way(b.bytes));
-    free_s = std::max(free_s, std::min(b.ready_s, timeline.backward_end_s) * stretch) + one;
+    const double begin_s = std::max(free_s, std::min(b.ready_s, timeline.backward_end_s) * stretch);
+    const double slow_s = std::max(0.0, backward_end_s - begin_s);  // until backward has ended
+    free_s = slow_s * rate >= one ? begin_s + one / rate : begin_s + slow_s + one - slow_s * rate;
     p.comm_s += one;
     p.bucket_end_s.push_back(free_s);
   }
-  const double backward_end_s = timeline.backward_end_s * stretch;
   p.exposed_s = std::max(0.0, free_s - backward_end_s);
   p.step_s = backward_end_s + p.exposed_s + (timeline.step_s - timeline.backward_end_s);
   p.efficiency = p.compute_s / p.step_s;

@@ -15,6 +15,9 @@ struct Link {
   /// CPU time that moving and adding one byte costs a rank: it is taken from computing threads
   /// where all cores compute.
   double cpu_s_a_byte = 0;
+  /// Share of its speed that the network has while all cores compute: who moves data must wait for
+  /// a core.  1: none is lost.
+  double busy_rate = 1;
 };
 
 /// How the data of one all-reduction of `bytes` goes round n ranks: rounds that must follow each
@@ -60,7 +63,8 @@ struct StepPrediction {
 };
 /// Reductions follow each other in order, each begins when its bucket is ready and the one before
 /// it is done; what follows backward begins when all are.  `busy_cores`: computing threads occupy
-/// all cores, so that the link's CPU time delays them.
+/// all cores, so that the link's CPU time delays them, and they slow the link (busy_rate) while
+/// backward lasts.
 StepPrediction predict_step(const StepTimeline& timeline, int n, const Link& link,
                             bool busy_cores = false);
 

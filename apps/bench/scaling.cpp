@@ -107,6 +107,7 @@ data::JsonRecord to_json(const ScalingRow& r) {
           {"link_latency_us", 1e6 * r.link.latency_s},
           {"link_bytes_per_s", r.link.bytes_per_s},
           {"link_cpu_s_a_gb", 1e9 * r.link.cpu_s_a_byte},
+          {"link_busy_rate", r.link.busy_rate},
           {"backward_end_ms", 1e3 * r.timeline.backward_end_s},
           {"timeline_ms", 1e3 * r.timeline.step_s},
           {"bucket_ready_ms", ready},
@@ -141,7 +142,7 @@ ScalingRow scaling_row(const data::JsonRecord& record) {
   r.peak_mib = in.number("peak_mib");
   r.predicted_ms = in.number("predicted_ms");
   r.link = {1e-6 * in.number("link_latency_us"), in.number("link_bytes_per_s"),
-            1e-9 * in.number("link_cpu_s_a_gb")};
+            1e-9 * in.number("link_cpu_s_a_gb"), in.number("link_busy_rate")};
   r.timeline.backward_end_s = 1e-3 * in.number("backward_end_ms");
   r.timeline.step_s = 1e-3 * in.number("timeline_ms");
   const std::vector<double>&ready = in.list("bucket_ready_ms"), &bytes = in.list("bucket_bytes");

@@ -137,6 +137,10 @@ void print_predictions(const std::vector<StudyRow>& rows, const ReportConfig& c)
         "rank\n%6s %11s %11s %10s %11s\n",
         done.c_str(), 1e6 * link.latency_s, 1e-9 * link.bytes_per_s, "ranks", "step ms",
         "exposed ms", "efficiency", "samples/s");
+    if (j.hosts == 1 && (c.latency_us == 0 || c.gbyte_s == 0))
+      std::printf(
+          "  (the link was measured inside one host: give --latency_us and --gbyte_s of the "
+          "network in question)\n");
     for (const int64_t n : c.predict) {
       const StepPrediction p = predict_step(j.timeline, static_cast<int>(n), link);
       std::printf("%6ld %11.1f %11.1f %10.3f %11.2f\n", static_cast<long>(n), 1e3 * p.step_s,

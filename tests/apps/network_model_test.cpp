@@ -82,6 +82,17 @@ TEST(NetworkModel, WorkForTheNetworkDelaysBusyCores) {
   EXPECT_NEAR(predict_step(timeline(), 2, link, true).step_s, 1.0 + 2.2e7 * 1e-9, 1e-4);
 }
 
+// The second bucket (0.2 s alone, ready at 0.7) moves at half speed until backward ends at 0.9.
+TEST(NetworkModel, BusyCoresSlowTheNetwork) {
+  const Link link{.latency_s = 0, .bytes_per_s = 1e8, .busy_rate = 0.5};
+  const StepPrediction p = predict_step(timeline(), 2, link, true);
+  EXPECT_DOUBLE_EQ(p.bucket_end_s[0], 0.52);
+  EXPECT_DOUBLE_EQ(p.bucket_end_s[1], 1.0);
+  EXPECT_DOUBLE_EQ(p.bucket_end_s[2], 1.01);
+  EXPECT_NEAR(p.step_s, 1.11, 1e-12);
+  EXPECT_NEAR(predict_step(timeline(), 2, link).step_s, 1.01, 1e-12);
+}
+
 TEST(NetworkModel, RefusesATimelineThatCannotBe) {
   EXPECT_THROW(predict_step({.backward_end_s = 2, .step_s = 1, .buckets = {}}, 2, {0, 1}), Error);
 }

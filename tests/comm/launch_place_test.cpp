@@ -95,6 +95,27 @@ TEST(LaunchPlace, SlurmsVariablesAlone) {
   EXPECT_EQ(29500, place->master_port);
 }
 
+// Who prefers TCP under mpirun says so, and where rank 0 is; on one host nobody needs to.
+TEST(LaunchPlace, MpirunsVariablesWhereTcpIsAskedFor) {
+  Environment variables = {{"OMPI_COMM_WORLD_RANK", "3"},
+                           {"OMPI_COMM_WORLD_SIZE", "4"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                           {"MASTER_ADDR", "n1"}};
+  EXPECT_FALSE(launch_place(lookup(variables)));
+  variables["BORA_TRANSPORT"] = "tcp";
+  const auto place = launch_place(lookup(variables));
+  ASSERT_TRUE(place);
+  EXPECT_EQ(3, place->rank);
+  EXPECT_EQ(4, place->size);
+  EXPECT_EQ(1, place->local_rank);
+  EXPECT_EQ("n1", place->master_host);
+  variables.erase("MASTER_ADDR");
+  EXPECT_THAT(message_of([&] { launch_place(lookup(variables)); }), HasSubstr("MASTER_ADDR"));
+  variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "4";
+  EXPECT_EQ("127.0.0.1", launch_place(lookup(variables))->master_host);
+}
+
 const Environment kStep = {{"SLURM_JOB_ID", "1042"},
                            {"SLURM_STEP_ID", "3"},
                            {"SLURM_PROCID", "1"},

@@ -78,7 +78,8 @@ hosts_mpirun() {
   local command
   printf -v command '%q ' mpirun --mca plm rsh --mca plm_rsh_agent "$folder/agent.sh" --mca btl tcp,self,vader \
     --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" --mca oob_tcp_keepalive_time 2 \
-    --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 --bind-to none --host "$hosts" "$@"
+    --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 --bind-to none --host "$hosts" \
+    -x MASTER_ADDR="$net.1" -x BORA_TRANSPORT="${BORA_TRANSPORT:-mpi}" "$@"
   env -u OMPI_MCA_btl TMPDIR="$folder/tmp.1" nsenter --net="/run/netns/${name}1" unshare --uts --mount bash -c \
     "hostname ${name}1; mount -t tmpfs shm /dev/shm; $command"
 }
