@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "core/error.hpp"
 
@@ -30,36 +29,23 @@ double all_reduce_s(double bytes, int n, const Link& link, ReduceWay way) {
          bytes_a_rank(bytes, n) / link.bytes_per_s;
 }
 
-Link fit_link(const std::vector<ReduceTime>& times, int n) {
-  std::set<double> sizes;
-  for (const ReduceTime& t : times) {
+Link fit_link(std::vector<ReduceTime> times, int n) {
+  std::sort(times.begin(), times.end(),
+            [](const ReduceTime& a, const ReduceTime& b) { return a.bytes < b.bytes; });
+  for (const ReduceTime& t : times)
     BORA_CHECK(t.bytes > 0 && t.seconds > 0, "fit_link: ", t.bytes, " bytes in ", t.seconds,
                " s, wanted positive numbers");
-    sizes.insert(t.bytes);
-  }
-  BORA_CHECK(n > 1 && sizes.size() >= 2, "fit_link: ", sizes.size(), " sizes on ", n,
+  BORA_CHECK(n > 1 && times.size() >= 2 && times.front().bytes < times.back().bytes,
+             "fit_link: ", times.size(), " times on ", n,
              " ranks, wanted at least 2 sizes and 2 ranks");
-  // seconds = a latency + b / bandwidth; each equation divided by its seconds.
-  double aa = 0, ab = 0, bb = 0, ra = 0, rb = 0;
-  for (const ReduceTime& t : times) {
-    const double a = agreement_rounds(n) + rounds(t.way, n);
-    const double p = a / t.seconds, q = bytes_a_rank(t.bytes, n) / t.seconds;
-    aa += p * p;
-    ab += p * q;
-    bb += q * q;
-    ra += p;
-    rb += q;
-  }
-  const double determinant = aa * bb - ab * ab;
-  double latency = (ra * bb - rb * ab) / determinant;
-  double inverse = (rb * aa - ra * ab) / determinant;
-  // Noise can make the smaller part negative: then the other explains all of it.
-  if (!(latency > 0)) {
-    latency = 0;
-    inverse = rb / bb;
-  }
-  BORA_CHECK(inverse > 0, "fit_link: larger messages took no longer: no bandwidth can be seen");
-  return {.latency_s = latency, .bytes_per_s = 1.0 / inverse};
+  const ReduceTime &small = times.front(), &large = times.back(), &next = times[times.size() - 2];
+  const double inverse =
+      (large.seconds - next.seconds) / (bytes_a_rank(large.bytes, n) - bytes_a_rank(next.bytes, n));
+  BORA_CHECK(inverse > 0, "fit_link: ", large.bytes, " bytes took no longer than ", next.bytes,
+             ": no bandwidth can be seen");
+  const double rest_s = small.seconds - bytes_a_rank(small.bytes, n) * inverse;
+  return {.latency_s = std::max(0.0, rest_s / (agreement_rounds(n) + rounds(small.way, n))),
+          .bytes_per_s = 1.0 / inverse};
 }
 
 StepPrediction predict_step(const StepTimeline& timeline, int n, const Link& link,

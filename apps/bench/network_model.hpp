@@ -38,9 +38,10 @@ struct ReduceTime {
   double bytes = 0, seconds = 0;
   ReduceWay way = ReduceWay::exchange;
 };
-/// Latency and bandwidth that fit `times`, taken on n ranks, best in relative terms (least squares
-/// of (model - measured) / measured).  Throws Error with fewer than two sizes.
-Link fit_link(const std::vector<ReduceTime>& times, int n);
+/// The link that explains `times`, taken on n ranks: bandwidth by the two largest sizes, which no
+/// buffer or burst on the way can hold, latency by what the smallest took beyond it.  Throws Error
+/// with fewer than two sizes, or if the largest took no longer than the next.
+Link fit_link(std::vector<ReduceTime> times, int n);
 
 /// A step as one rank computes it, without reductions.  Seconds from its begin.
 struct StepTimeline {

@@ -34,7 +34,7 @@ TEST(NetworkModel, TheFitFindsTheLinkThatMadeTheTimes) {
   const Link link{2e-4, 1.2e8};
   for (const int n : {2, 4, 7}) {
     std::vector<ReduceTime> times;
-    for (const double bytes : {1e3, 1e5, 1e6, 2.5e7})
+    for (const double bytes : {1e3, 1e5, 2e6, 2.5e7})
       times.push_back(
           {bytes, all_reduce_s(bytes, n, link, automatic_way(bytes)), automatic_way(bytes)});
     const Link found = fit_link(times, n);
@@ -43,7 +43,11 @@ TEST(NetworkModel, TheFitFindsTheLinkThatMadeTheTimes) {
   }
   EXPECT_THROW(fit_link({{1e3, 1e-3}, {1e3, 1e-3}}, 2), Error);
   EXPECT_THROW(fit_link({{1e3, 0}, {1e4, 1e-3}}, 2), Error);
-  // Times that fall with size to nothing at zero: all of it is bandwidth.
+  EXPECT_THROW(fit_link({{1e3, 1e-3}, {1e6, 1e-3}}, 2), Error);
+  // What a burst swallows at the start says nothing about the bandwidth.
+  EXPECT_NEAR(fit_link({{1e3, 1e-5}, {1e6, 1e-4}, {1e7, 1e-1}, {2e7, 2e-1}}, 2).bytes_per_s, 1e8,
+              1);
+  // All of it is bandwidth: no negative latency.
   EXPECT_EQ(fit_link({{1e3, 0.9e-5}, {1e6, 1e-2}}, 2).latency_s, 0);
 }
 
