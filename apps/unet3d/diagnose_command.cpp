@@ -199,7 +199,9 @@ int diagnose_command(MpiSession& session, const std::vector<std::string>& args) 
   const std::unique_ptr<Collective> ranks = make_communicator(session, options);
   if (session.rank() == 0)
     std::printf("%s\nmessages: %s\ndevices: cpu%s\n", build_info_text().c_str(),
-                MpiSession::library().c_str(),
+                (session.transport_name() == std::string("MPI") ? MpiSession::library()
+                                                                : session.transport_name())
+                    .c_str(),
                 has_backend(DeviceType::cuda) ? ", cuda" : " (no CUDA device)");
   const apps::LaunchReport places = apps::gather_launch(session, *ranks, threads);
   for (const std::string& line : places.lines) std::printf("%s\n", line.c_str());
