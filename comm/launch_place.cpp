@@ -70,8 +70,8 @@ void meeting_point(Variables& variables, LaunchPlace& place) {
   if (variables.has("MASTER_ADDR")) place.master_host = variables.text("MASTER_ADDR");
   if (variables.has("MASTER_PORT")) place.master_port = variables.number("MASTER_PORT", 1, 65535);
   place.interface = variables.text("BORA_INTERFACE");
-  if (variables.has("BORA_START_TIMEOUT"))
-    place.limit_s = variables.number("BORA_START_TIMEOUT", 1, 86400);
+  if (variables.has("BORA_START_TIMEOUT_S"))
+    place.limit_s = variables.number("BORA_START_TIMEOUT_S", 1, 86400);
 }
 
 void check_rank(Variables& variables, const LaunchPlace& place, const char* rank_name,

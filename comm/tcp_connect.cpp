@@ -134,7 +134,8 @@ class Connecting {
       if (missing) ranks += detail::join(ranks.empty() ? "" : ", ", r);
     }
     BORA_FAIL("the start: time is over on rank ", place_.rank, " after ", place_.limit_s,
-              " s (BORA_START_TIMEOUT): not connected with rank(s) ", ranks.empty() ? "0" : ranks);
+              " s (BORA_START_TIMEOUT_S): not connected with rank(s) ",
+              ranks.empty() ? "0" : ranks);
   }
 
   const LaunchPlace& place_;

@@ -38,7 +38,7 @@ Socket connect_to_master(const LaunchPlace& place) {
     BORA_CHECK(milliseconds_until(deadline) > 0, "rank ", place.rank, " of ", place.size,
                " on host ", host_name(), ": no connection to rank 0 at ", place.master_host, ":",
                place.master_port, " (MASTER_ADDR:MASTER_PORT) within ", place.limit_s,
-               " s (BORA_START_TIMEOUT): ", why,
+               " s (BORA_START_TIMEOUT_S): ", why,
                ". Is rank 0 running, and is that its host and port?");
     std::this_thread::sleep_for(
         std::min<Clock::duration>(pause, std::chrono::milliseconds(milliseconds_until(deadline))));
@@ -63,7 +63,7 @@ std::vector<Peer> meet_as_guest(const LaunchPlace& place) {
   const Talk::State state = control.wait(deadline);
   if (state == Talk::State::more)
     BORA_FAIL("the start: time is over on rank ", place.rank, ": ", where, " has been silent for ",
-              place.limit_s, " s (BORA_START_TIMEOUT)");
+              place.limit_s, " s (BORA_START_TIMEOUT_S)");
   BORA_CHECK(state != Talk::State::closed, "rank ", place.rank, " was not let in by ", where, ": ",
              sent ? "it has closed the connection" : why,
              ". It is not a Bora, or it has failed (see its message)");

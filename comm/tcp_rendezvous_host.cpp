@@ -174,7 +174,7 @@ class Host {
     std::string ranks;
     for (size_t r = 1; r < members.size(); ++r)
       if (members[r].host.empty()) ranks += detail::join(ranks.empty() ? "" : ", ", r);
-    BORA_FAIL("the start: time is over after ", place_.limit_s, " s (BORA_START_TIMEOUT): of ",
+    BORA_FAIL("the start: time is over after ", place_.limit_s, " s (BORA_START_TIMEOUT_S): of ",
               place_.size, " ranks, not heard of at ", place_.master_host, ":", place_.master_port,
               ": rank(s) ", ranks);
   }

@@ -20,7 +20,7 @@ plain() {  # plain RANKS PORT COMMAND...: by hand, LOCAL_RANK left out
   local n=$1 port=$2 rank pids=() failed=0
   shift 2
   for ((rank = 0; rank < n; ++rank)); do
-    RANK=$rank WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port BORA_START_TIMEOUT=30 "$@" &
+    RANK=$rank WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port BORA_START_TIMEOUT_S=30 "$@" &
     pids+=($!)
   done
   for rank in "${pids[@]}"; do wait "$rank" || failed=$?; done
@@ -50,7 +50,7 @@ expect_failure 2 "BORA_TRANSPORT=tcp, but neither" env BORA_TRANSPORT=tcp "$unet
 expect_failure 2 "wanted mpi or tcp" env BORA_TRANSPORT=udp "$unet3d" info
 
 # --- nobody there, a taken port, a wrong network (features 9, 14, 169, 182)
-export BORA_START_TIMEOUT=1
+export BORA_START_TIMEOUT_S=1
 expect_failure 1 "no connection to rank 0 at 127.0.0.1:29500" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "$unet3d" info
 port=$(free_port)
 expect_failure 1 "no connection to rank 0 at nobody.invalid:$port" \
@@ -58,7 +58,7 @@ expect_failure 1 "no connection to rank 0 at nobody.invalid:$port" \
 expect_failure 1 "rank(s) 1, 2" env RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$unet3d" info
 expect_failure 2 "BORA_INTERFACE='eth99' is neither" \
   env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 BORA_INTERFACE=eth99 "$unet3d" info
-export BORA_START_TIMEOUT=30
+export BORA_START_TIMEOUT_S=30
 port=$(free_port)
 rank_0=(env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$unet3d" info)
 "${rank_0[@]}" >"$work/first" 2>&1 &
