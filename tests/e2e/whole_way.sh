@@ -44,6 +44,21 @@ mpirun -n 2 "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/ma
   { cat "$work/log" >&2; fail "prediction of several"; }
 [ "$(find "$work/many" -name '*_prediction.nc' | wc -l)" -eq "$(find "$data/mask_buildings" -name '28*.nc' | wc -l)" ] ||
   fail "not every mask has a prediction"
+# A city that has no angle in its name, for a network that is told the angle (feature 114): the same field as from a file named so.
+mpirun -n 2 "$bin/unet3d" train "${small[@]}" --data.angle_channels --train.epochs=1 --output.dir="$work/angles" 2>"$work/log" ||
+  { cat "$work/log" >&2; fail "training with angles"; }
+cp "$mask" "$work/city.nc"
+predict=("$bin/unet3d" predict --checkpoint="$work/angles/last.h5")
+expect_failure 1 "no wind angle in the name" "${predict[@]}" --output="$work/city_p.nc" "$work/city.nc"
+expect_failure 2 "is not told the angle" "$bin/unet3d" predict --checkpoint="$run/best.h5" --angle=30 --output="$work/no.nc" "$mask"
+"${predict[@]}" --output="$work/named.nc" "$mask" 2>"$work/log" || { cat "$work/log" >&2; fail "prediction by name"; }
+for angle in 285 100; do
+  "${predict[@]}" --output="$work/city$angle.nc" --angle=$angle "$work/city.nc" 2>"$work/log" ||
+    { cat "$work/log" >&2; fail "prediction at $angle degrees"; }
+done
+cmp "$work/named.nc" "$work/city285.nc" || fail "--angle=285 is not the 285 of the name"
+if cmp -s "$work/city285.nc" "$work/city100.nc"; then fail "the angle does not reach the network"; fi
+
 "$bin/unet3d" info >"$work/info" || fail "info"
 grep -q "5428801 parameters" "$work/info" || fail "info does not count the parameters"
 grep -q "packages: .*oneDNN.*HDF5" "$work/info" || fail "info does not name the packages"
