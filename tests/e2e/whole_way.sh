@@ -25,6 +25,22 @@ mpirun -n 2 "$bin/unet3d" train --config "$run/config.toml" --output.dir="$work/
   { cat "$work/log" >&2; fail "training from config.toml"; }
 "$bin/compare_checkpoints" "$run/last.h5" "$work/again/last.h5" || fail "config.toml gives another run"
 
+# The gradient norm is logged before clipping, also with clipping off; over 100 (times the clip) it is told (feature 127).
+clipped() {  # clipped NAME ARGS...: one update; its norm and factor
+  mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.max_updates=1 --output.dir="$work/$1" "${@:2}" 2>"$work/$1.log" ||
+    { cat "$work/$1.log" >&2; fail "clip: $1"; }
+  sed -n 's/.*"gradient_norm":\([0-9.e+-]*\),"clip_factor":\([0-9.e+-]*\),.*/\1 \2/p' "$work/$1/metrics.jsonl"
+}
+read -r norm factor < <(clipped off --optim.clip=0)
+awk -v f="$factor" 'BEGIN { exit !(f == 1) }' || fail "clip=0 multiplies with $factor"
+if grep -q "gradient norm" "$work/off.log"; then fail "a gradient norm of $norm is warned of"; fi
+read -r same factor < <(clipped small --optim.clip=0.001)
+[ "$norm" = "$same" ] || fail "the norm before clipping is $norm without and $same with a clip"
+awk -v n="$norm" -v f="$factor" 'BEGIN { d = n * f / 0.001 - 1; exit !(d < 1e-3 && d > -1e-3) }' || fail "clipped $norm by $factor"
+grep -q "update 1: gradient norm .* is over 100 times the clip of 0.001" "$work/small.log" || fail "no warning of the small clip"
+clipped steep --optim.clip=0 --loss.gradient_weight=1e5 >/dev/null
+grep -q "is over 100, and optim.clip is off" "$work/steep.log" || { cat "$work/steep.log" >&2; fail "no warning without a clip"; }
+
 # Evaluation: the same numbers for any number of ranks.
 for n in 1 2 4; do
   mpirun -n "$n" "$bin/unet3d" evaluate --checkpoint="$run/best.h5" --output="$work/eval$n.csv" >"$work/table$n" 2>"$work/log" ||
