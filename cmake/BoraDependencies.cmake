@@ -2,7 +2,7 @@
 # Every third-party package is looked for here, once; the folders only name the targets:
 #   OpenMP::OpenMP_CXX  Threads::Threads  MPI::MPI_C  oneDNN::dnnl  Eigen3::Eigen  hdf5::hdf5  ZLIB::ZLIB
 #   PNG::PNG  PkgConfig::cairo  CLI11::CLI11  tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json
-#   GTest::gtest  GTest::gmock  CUDA::cudart
+#   GTest::gtest  GTest::gmock  CUDA::cudart  NCCL::nccl
 
 # bora_need(<what> <debian package> <found>): stops with the package's name if <found> is false.
 function(bora_need what package)
@@ -52,4 +52,10 @@ if(BORA_TESTS)
 endif()
 if(BORA_CUDA)
   find_package(CUDAToolkit 12 REQUIRED)
+  find_package(NCCL QUIET)
+  bora_need("NCCL" "libnccl-dev (from NVIDIA's repository)" ${NCCL_FOUND})
+elseif(BORA_TESTS)
+  # Their headers are enough for the tests of the NCCL communicator over doubles of both.
+  find_package(CUDAToolkit 12 QUIET)
+  find_package(NCCL QUIET)
 endif()

@@ -37,12 +37,13 @@ function(bora_test_folder out)
 endfunction()
 
 # bora_test(<name> SOURCES <file>... [SINGLE_SOURCE <file>...] LIBS <lib>... [RANKS <n>...]
-#           [LABELS <label>...] [TIMEOUT <seconds>])
+#           [LAUNCH <n>... [LAUNCH_ARGS <arg>...]] [LABELS <label>...] [TIMEOUT <seconds>])
 # Program test_<name> on GoogleTest. Without RANKS every TEST() becomes a ctest of its own, called
 # <name>.<Suite>.<Test>. With RANKS the program starts and ends MPI itself (tests/support/mpi_main.cpp)
-# and runs as a whole, once for each n: <name>.np<n>. TIMEOUT is per ctest, 60 s unless given.
+# and runs as a whole, once for each n: <name>.np<n>. With LAUNCH it also runs without MPI, under
+# bora_launch: <name>.tcp<n>, with the arguments LAUNCH_ARGS. TIMEOUT is per ctest, 60 s unless given.
 function(bora_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;SINGLE_SOURCE;LIBS;RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;SINGLE_SOURCE;LIBS;RANKS;LAUNCH;LAUNCH_ARGS;LABELS")
   if(arg_UNPARSED_ARGUMENTS OR NOT (arg_SOURCES OR arg_SINGLE_SOURCE))
     message(FATAL_ERROR "bora_test(${name}): wants SOURCES; not understood: "
                         "'${arg_UNPARSED_ARGUMENTS}'")
@@ -85,6 +86,16 @@ endforeach()
     add_test(NAME ${name}.np${n} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${n} $<TARGET_FILE:${target}>)
     set_tests_properties(${name}.np${n} PROPERTIES
+      LABELS "${labels}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${n}
+      ENVIRONMENT "${BORA_MPI_TEST_ENV}")
+  endforeach()
+  if(NOT TARGET bora_launch)  # BORA_APPS=OFF
+    return()
+  endif()
+  foreach(n IN LISTS arg_LAUNCH)
+    add_test(NAME ${name}.tcp${n} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+             COMMAND bora_launch -n ${n} $<TARGET_FILE:${target}> ${arg_LAUNCH_ARGS})
+    set_tests_properties(${name}.tcp${n} PROPERTIES
       LABELS "${labels}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${n}
       ENVIRONMENT "${BORA_MPI_TEST_ENV}")
   endforeach()

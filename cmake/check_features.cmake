@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DROOT=<repository> -P cmake/check_features.cmake
-# Every test that docs/features.md names must exist: `Suite.Name` as a TEST in tests/, `e2e.name` and `slurm.name` as scripts.
+# Every test that docs/features.md names must exist: `Suite.Name` as a TEST in tests/, `e2e.name`, `slurm.name` and `network.name` as scripts,
+# `endings.name` as an ending in tests/comm/CMakeLists.txt.
 cmake_minimum_required(VERSION 3.25)
 file(GLOB_RECURSE sources "${ROOT}/tests/*.cpp" "${ROOT}/tests/CMakeLists.txt" "${ROOT}/tests/*/CMakeLists.txt")
 set(all "")
@@ -17,8 +18,12 @@ foreach(name IN LISTS names)
   string(REGEX REPLACE "`([A-Za-z0-9_]+)\\.([A-Za-z0-9_]+)`" "\\1;\\2" pair "${name}")
   list(GET pair 0 suite)
   list(GET pair 1 test)
-  if(suite STREQUAL "e2e" OR suite STREQUAL "slurm")
+  if(suite MATCHES "^(e2e|slurm|network)$")
     if(NOT EXISTS "${ROOT}/tests/${suite}/${test}.sh")
+      list(APPEND missing "${name}")
+    endif()
+  elseif(suite STREQUAL "endings")
+    if(NOT all MATCHES "ending(_by_tcp)?\\(${test} " AND NOT all MATCHES "foreach\\(how [^)]*[ ]${test}[ )]")
       list(APPEND missing "${name}")
     endif()
   elseif(suite STREQUAL "comm" AND EXISTS "${ROOT}/tests/comm/${test}_test.sh")

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/communicator.hpp"
 
-#include "comm/mpi_communicator.hpp"
-#include "comm/mpi_status.hpp"
+#include "comm/mpi_transport.hpp"
+#include "comm/run_state.hpp"
+#include "comm/transport_communicator.hpp"
 #include "core/log.hpp"
 
 namespace bora {
 namespace {
 
 // Returns when all ranks of the world are here; names those that stay away.
-void meet(const MpiSession& session, const CommunicatorOptions& options) {
+void meet(const Session& session, const CommunicatorOptions& options) {
   auto heartbeat = std::make_shared<Heartbeat>();
-  MpiEngine engine(MPI_COMM_WORLD, /*owned=*/false, session.host(), options, heartbeat);
+  Engine engine(session.world(), session.host(), options, heartbeat);
   engine.set_timeout(options.first_timeout_s);
-  Operation barrier;
-  barrier.label = "start";
-  barrier.sequence = 1;
-  try {
-    engine.execute(barrier);
-  } catch (const AgreedError&) {
-    throw;
-  } catch (...) {
-    mark_mpi_broken();
-    throw;
-  }
+  heartbeat->limit_s = options.first_timeout_s;
+  OperationQueue queue([&](Operation& op) { engine.execute(op); }, /*threaded=*/false, heartbeat,
+                       RankGroup::world());
+  const auto barrier = std::make_shared<Operation>();
+  barrier->label = "start";
+  barrier->sequence = 1;
+  queue.work_here(*barrier);
+  if (queue.broken()) mark_run_broken();
+  barrier->wait();
 }
 
 }  // namespace
 
-std::unique_ptr<Collective> make_communicator(const MpiSession& session,
+std::unique_ptr<Collective> make_communicator(const Session& session,
                                               const CommunicatorOptions& options) {
   BORA_CHECK(options.timeout_s > 0 && options.first_timeout_s > 0,
              "make_communicator: time limits must be positive, got ", options.timeout_s, " and ",
@@ -45,34 +44,40 @@ std::unique_ptr<Collective> make_communicator(const MpiSession& session,
              options.ring_piece_bytes, ", ranks_per_host ", options.ranks_per_host,
              ": wants no negative values, a stage below 2^31, a positive piece");
   if (session.size() == 1) return make_self_communicator();
+  if (options.all_reduce == AllReduceAlgorithm::library &&
+      dynamic_cast<const MpiTransport*>(session.world().get()) == nullptr)
+    throw UsageError(
+        detail::join("all-reduction by library is MPI's own, but these ranks speak by ",
+                     session.transport_name(), "; start them by mpirun, or use auto"));
   CommunicatorOptions used = options;
   if (used.threaded && session.thread_level() != ThreadLevel::multiple) {
     used.threaded = false;
     if (session.rank() == 0)
       log_warn("MPI does not allow several threads: reductions will not overlap with computation");
   }
-  set_mpi_wait_limit(used.timeout_s);
+  set_wait_limit(used.timeout_s);
   meet(session, used);
-  MPI_Comm comm = MPI_COMM_NULL;
-  BORA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));  // cannot be bounded, but all are here
-  return std::make_unique<MpiCommunicator>(comm, session.host(), used);
+  // One of its own, so that communicators never meet each other's messages.
+  const WatchedCall call("opening", used.first_timeout_s, "start");
+  std::shared_ptr<Transport> transport = session.world()->split(0, session.rank());
+  return std::make_unique<TransportCommunicator>(std::move(transport), session.host(), used);
 }
 
 void set_timeout(Collective& communicator, double seconds) {
   BORA_CHECK(seconds > 0, "set_timeout: wants more than 0 seconds, got ", seconds);
-  if (auto* mpi = dynamic_cast<MpiCommunicator*>(&communicator)) mpi->set_timeout(seconds);
-  set_mpi_wait_limit(seconds);
+  if (auto* mpi = dynamic_cast<TransportCommunicator*>(&communicator)) mpi->set_timeout(seconds);
+  set_wait_limit(seconds);
 }
 
 Tensor make_shared_tensor(Collective& communicator, int64_t bytes) {
-  if (auto* mpi = dynamic_cast<MpiCommunicator*>(&communicator))
+  if (auto* mpi = dynamic_cast<TransportCommunicator*>(&communicator))
     return mpi->make_shared_tensor(bytes);
   BORA_CHECK(bytes >= 0, "make_shared_tensor: ", bytes, " bytes");
   return Tensor::zeros({bytes}, DType::u8);
 }
 
 int64_t bytes_sent(const Collective& communicator) {
-  const auto* mpi = dynamic_cast<const MpiCommunicator*>(&communicator);
+  const auto* mpi = dynamic_cast<const TransportCommunicator*>(&communicator);
   return mpi != nullptr ? mpi->bytes_sent() : 0;
 }
 

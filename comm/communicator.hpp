@@ -13,14 +13,14 @@ namespace bora {
 
 struct CommunicatorOptions {
   /// Longest wait of one operation for the other ranks, seconds; then it throws.  Also the longest
-  /// wait at the end of the run (MpiSession::conclude).
+  /// wait at the end of the run (Session::conclude).
   double timeout_s = kDefaultWaitLimit_s;
   /// The same for the first operation, the meeting at the start.
   double first_timeout_s = 60.0;
   /// Work in a thread of its own, so that operations go on while this one computes.  Without it, or
   /// if MPI does not allow threads, operations run when they are called.
   bool threaded = true;
-  /// Largest message handed to MPI, bytes.  MPI counts in int; larger data goes in pieces.
+  /// Largest message handed to MPI or TCP, bytes.  MPI counts in int; larger data goes in pieces.
   int64_t message_bytes = int64_t{1} << 30;
   /// Reductions work through the data in pieces of this many bytes: the size of the staging buffer.
   int64_t segment_bytes = int64_t{32} << 20;
@@ -29,8 +29,8 @@ struct CommunicatorOptions {
   /// Which way all-reductions go; the same on all ranks.
   AllReduceAlgorithm all_reduce = AllReduceAlgorithm::automatic;
   /// Memory shared by the ranks of a host (in /dev/shm, three stages of this size for each rank).
-  /// 0: none, everything goes by MPI.  Measured: between two cores larger stages are faster up to
-  /// some MB, since lines that have left the writer's cache are read faster than those in it.
+  /// 0: none, everything goes by messages.  Measured: between two cores larger stages are faster up
+  /// to some MB, since lines that have left the writer's cache are read faster than those in it.
   int64_t stage_bytes = int64_t{1} << 20;
   /// Largest piece of a chunked ring, bytes.
   int64_t ring_piece_bytes = int64_t{256} << 10;
@@ -39,10 +39,10 @@ struct CommunicatorOptions {
   int ranks_per_host = 0;
 };
 
-/// All ranks of the session: the Self communicator when there is one, else one over MPI.
+/// All ranks of the session: the Self communicator when there is one, else one over MPI or TCP.
 /// Collective: every rank calls it, and it returns when all have; if one stays away the others
 /// throw after first_timeout_s and name it.  CPU tensors only: a CUDA tensor is an error.
-std::unique_ptr<Collective> make_communicator(const MpiSession& session,
+std::unique_ptr<Collective> make_communicator(const Session& session,
                                               const CommunicatorOptions& options = {});
 
 /// Memory in which a communicator's all-reductions need no copies, (bytes) u8, zero at first: views

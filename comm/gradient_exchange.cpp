@@ -38,7 +38,7 @@ void check_same_layout(const char* who, const FlatLayout& layout, const std::str
   // The usual case costs one small exchange; the texts travel only to find the difference.
   const auto hash = static_cast<int64_t>(fnv1a(mine));
   Tensor most = Tensor::from<int64_t>({2}, std::vector<int64_t>{hash, ~hash});
-  collective.all_reduce(most, ReduceOp::max, "layout of the gradients");
+  collective.control().all_reduce(most, ReduceOp::max, "layout of the gradients");
   // Equal to the largest and to the smallest: equal everywhere.
   if (most.data<int64_t>()[0] == hash && most.data<int64_t>()[1] == ~hash) return;
   const auto all = collective.all_gather_text(mine, "layout of the gradients");

@@ -5,31 +5,28 @@
 
 namespace bora {
 
-HostGroup::HostGroup(MPI_Comm comm, int ranks_per_host) {
-  int rank = 0, size = 1;
-  BORA_MPI(MPI_Comm_rank(comm, &rank));
-  BORA_MPI(MPI_Comm_size(comm, &size));
-  BORA_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &comm_));
+HostGroup::HostGroup(Transport& transport, int ranks_per_host) {
+  const int rank = transport.rank();
+  std::vector<int> leader_of = transport.lowest_on_host();
   if (ranks_per_host > 0) {
-    MPI_Comm whole = comm_;
-    int at = 0;
-    BORA_MPI(MPI_Comm_rank(whole, &at));
-    BORA_MPI(MPI_Comm_split(whole, at / ranks_per_host, at, &comm_));
-    BORA_MPI(MPI_Comm_free(&whole));
+    const std::vector<int> lowest = leader_of;
+    for (size_t r = 0; r < lowest.size(); ++r) {
+      // Those of the host before it, then the first of its part.
+      const auto begin = lowest.begin(), here = begin + static_cast<std::ptrdiff_t>(r);
+      auto at = std::count(begin, here, lowest[r]) / ranks_per_host * ranks_per_host;
+      auto first = begin;
+      while (*first != lowest[r] || at-- > 0) ++first;
+      leader_of[r] = static_cast<int>(first - begin);
+    }
   }
-  BORA_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
-  BORA_MPI(MPI_Comm_rank(comm_, &index_));
-  int leader = rank;
-  BORA_MPI(MPI_Bcast(&leader, 1, MPI_INT, 0, comm_));
-  std::vector<int> leader_of(static_cast<size_t>(size));
-  BORA_MPI(MPI_Allgather(&leader, 1, MPI_INT, leader_of.data(), 1, MPI_INT, comm));
-  for (int r = 0; r < size; ++r)
+  const int leader = leader_of[static_cast<size_t>(rank)];
+  for (int r = 0; r < transport.size(); ++r)
     if (leader_of[static_cast<size_t>(r)] == leader) members_.push_back(r);
+  index_ = static_cast<int>(std::find(members_.begin(), members_.end(), rank) - members_.begin());
   leaders_ = leader_of;
   std::sort(leaders_.begin(), leaders_.end());
   leaders_.erase(std::unique(leaders_.begin(), leaders_.end()), leaders_.end());
+  transport_ = transport.split(leader, rank);
 }
-
-HostGroup::~HostGroup() { BORA_MPI_WARN(MPI_Comm_free(&comm_)); }
 
 }  // namespace bora

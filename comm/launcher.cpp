@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the launchers' environment variables say, against what MPI says.
-#include "comm/mpi.hpp"
+#include "comm/launcher.hpp"
+
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
@@ -21,7 +23,8 @@ std::optional<long long> number(const char* text) {
 // 2^32.
 constexpr long long kFirstSpecialStep = 0xfffffff0LL;
 
-// Tasks of the srun step this process belongs to; nothing outside a step.
+}  // namespace
+
 std::optional<long long> slurm_step_tasks(const EnvironmentLookup& lookup) {
   auto step = number(lookup("SLURM_STEP_ID"));
   if (!step) step = number(lookup("SLURM_STEPID"));
@@ -29,11 +32,28 @@ std::optional<long long> slurm_step_tasks(const EnvironmentLookup& lookup) {
   return number(lookup("SLURM_STEP_NUM_TASKS"));
 }
 
-}  // namespace
-
 bool has_launcher(const EnvironmentLookup& lookup) {
   return number(lookup("OMPI_COMM_WORLD_SIZE")) || number(lookup("PMI_SIZE")) ||
          slurm_step_tasks(lookup).has_value();
+}
+
+bool has_mpi_launcher(const EnvironmentLookup& lookup, bool speaks_pmi) {
+  const auto any = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) {
+      const char* text = lookup(name);
+      return text != nullptr && *text != '\0';
+    });
+  };
+  if (any({"BORA_TRANSPORT"})) {
+    const std::string way = lookup("BORA_TRANSPORT");
+    if (way != "mpi" && way != "tcp")
+      throw UsageError(join("BORA_TRANSPORT='", way, "': wanted mpi or tcp"));
+    return way == "mpi";
+  }
+  // srun --mpi=pmix, pmi2 and cray_shasta set their own; srun --mpi=none sets none of them.
+  if (any({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"})) return true;
+  const bool pmi = any({"PMI_SIZE", "PMI_RANK", "PMI_FD", "PMI_CONTROL_PORT", "PALS_RANKID"});
+  return pmi && (speaks_pmi || !slurm_step_tasks(lookup));
 }
 
 std::string launcher_fault(int world_size, const EnvironmentLookup& lookup) {

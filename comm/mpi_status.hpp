@@ -2,6 +2,7 @@
 // Inner header of comm: MPI itself, its status codes as errors, and the process-wide "broken" flag.
 #pragma once
 
+#include "comm/run_state.hpp"
 #include "core/status.hpp"
 
 #include <mpi.h>
@@ -23,17 +24,6 @@ struct MpiStatus {
 #define BORA_MPI(expr) ::bora::check<::bora::MpiStatus>((expr), #expr)
 /// For destructors: logs instead of throwing.
 #define BORA_MPI_WARN(expr) ::bora::check_warn<::bora::MpiStatus>((expr), #expr)
-
-/// True once an operation was given up with messages still under way.  MPI cannot be finalised then
-/// (it would wait for them); the session ends by MPI_Abort.  MPI is one a process, and so is this
-/// flag.
-bool mpi_broken();
-void mark_mpi_broken();
-
-/// Longest wait for the other ranks at the end of the run, seconds: the time limit that a
-/// communicator was given last, as make_communicator and set_timeout note it here.
-double mpi_wait_limit();
-void set_mpi_wait_limit(double seconds);
 
 /// Lets the communication threads of a process into MPI one at a time.  MPI allows them together,
 /// but Open MPI's shared-memory transport takes two of its locks in both orders (ThreadSanitizer

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/operation.hpp"
 
+#include "comm/watchdog.hpp"
+
 #include <chrono>
 
 namespace bora {
 namespace {
 
-// The limit itself is kept by the working thread; this much later the thread must be stuck inside
-// MPI.
-constexpr double kStuckMargin_s = 10.0;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+// While nothing happens, a waiting thread asks the watchdog this often.
+constexpr std::chrono::milliseconds kAskEvery{500};
 
 }  // namespace
 
@@ -40,8 +35,7 @@ std::string_view name_of(OperationKind kind) {
   return "?";
 }
 
-void Heartbeat::beat() { last_ns = now_ns(); }
-double Heartbeat::silent_s() const { return static_cast<double>(now_ns() - last_ns) * 1e-9; }
+void Heartbeat::beat() { last_ns = steady_now_ns(); }
 
 std::string describe_operation(OperationKind kind, std::string_view label, uint64_t sequence,
                                ReduceOp reduce_op, DType type, int64_t count, int root) {
@@ -57,7 +51,27 @@ std::string describe_operation(OperationKind kind, std::string_view label, uint6
 }
 
 std::string Operation::describe() const {
-  return describe_operation(kind, label, sequence, reduce_op, in.dtype(), count(), root);
+  std::string text =
+      describe_operation(kind, label, sequence, reduce_op, in.dtype(), count(), root);
+  if (group && !group->is_world()) text += " of " + group->name;
+  return text;
+}
+
+std::string Operation::who(int rank) const {
+  return group ? group->who(rank) : detail::join("rank ", rank);
+}
+
+void Operation::begin_record(bool arrived) {
+  record = FlightRecorder::instance().begin({
+      .operation = name_of(kind),
+      .group = group ? std::string_view(group->name) : "world",
+      .label = label,
+      .sequence = sequence,
+      .count = kind == OperationKind::barrier || kind == OperationKind::split ? -1 : count(),
+      .type = in.dtype(),
+      .peer = root,
+      .arrived = arrived,
+  });
 }
 
 bool Operation::done() {
@@ -67,11 +81,11 @@ bool Operation::done() {
 
 void Operation::wait() {
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return done_; })) {
-    const double silent = heartbeat->silent_s();
-    if (silent > heartbeat->limit_s + kStuckMargin_s)
-      BORA_FAIL(describe(), ": the communication thread has been stuck inside MPI for ",
-                static_cast<int64_t>(silent), " s");
+  while (!changed_.wait_for(lock, kAskEvery, [&] { return done_; })) {
+    lock.unlock();
+    const std::string verdict = Watchdog::instance().verdict();
+    lock.lock();
+    if (!verdict.empty() && !done_) BORA_FAIL(describe(), ": given up: ", verdict);
   }
   if (!error_.empty()) throw Error(error_);
 }
@@ -80,6 +94,7 @@ void Operation::finish() {
   const std::lock_guard lock(mutex_);
   done_ = true;
   in = out = Tensor();
+  record.done();
   changed_.notify_all();
 }
 
@@ -87,6 +102,7 @@ void Operation::fail(std::string message) {
   const std::lock_guard lock(mutex_);
   done_ = true;
   error_ = std::move(message);
+  record.failed(error_);
   changed_.notify_all();
 }
 

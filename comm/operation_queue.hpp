@@ -21,11 +21,13 @@ struct AgreedError : Error {
 
 /// FIFO with one thread (none when `threaded` is false: submit() then works at once).  An empty
 /// queue costs no CPU time.  After an error other than AgreedError every later operation fails with
-/// the same message.
+/// the same message.  Every operation is noted in the flight recorder, under the group's name, and
+/// the watchdog listens to the heartbeat.
 class OperationQueue {
  public:
   OperationQueue(std::function<void(Operation&)> work, bool threaded,
-                 std::shared_ptr<Heartbeat> heartbeat);
+                 std::shared_ptr<Heartbeat> heartbeat,
+                 std::shared_ptr<const RankGroup> group = nullptr);
   /// Finishes what was submitted, then stops.
   ~OperationQueue();
 
@@ -34,17 +36,18 @@ class OperationQueue {
   /// that submits.  Saves the way to the other thread and back, 20 us and more.
   void work_here(Operation& operation);
   /// Operations submitted and not done.
-  int64_t n_pending() const { return n_pending_; }
+  int64_t n_pending() const { return heartbeat_->busy; }
   /// Whether an error has made the communicator unusable.
   bool broken() const { return broken_; }
 
  private:
   void run();
+  void prepare(Operation& operation, bool works_at_once);
   void work_on(Operation& operation);
 
   std::function<void(Operation&)> work_;
   std::shared_ptr<Heartbeat> heartbeat_;
-  std::atomic<int64_t> n_pending_{0};
+  std::shared_ptr<const RankGroup> group_;
   std::atomic<bool> broken_{false};
   std::string broken_by_;  // only the working thread touches it
   std::mutex mutex_;

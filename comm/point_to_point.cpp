@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/point_to_point.hpp"
 
+#include "comm/flight_recorder.hpp"
 #include "comm/fnv.hpp"
+#include "comm/run_state.hpp"
+#include "comm/watchdog.hpp"
 #include "core/log.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -21,10 +23,11 @@ class PointToPoint::Transfer final : public Work::State {
  public:
   Transfer(const PointToPoint& owner, bool sends, Tensor x, int peer, uint64_t number,
            std::string_view label, double limit_s)
-      : comm_(owner.comm_),
-        rank_(owner.rank_),
+      : transport_(owner.transport_),
+        rank_(transport_->rank()),
         host_(owner.host_),
         message_bytes_(owner.message_bytes_),
+        group_(owner.group_),
         sends_(sends),
         x_(std::move(x)),
         peer_(peer),
@@ -34,75 +37,90 @@ class PointToPoint::Transfer final : public Work::State {
     mine_.label_hash = fnv1a(label);
     mine_.type = x_.dtype();
     std::memcpy(mine_.label, label.data(), std::min<size_t>(label.size(), Header::kLabel - 1));
+    record_ = FlightRecorder::instance().begin({.operation = sends ? "send" : "receive",
+                                                .group = group_->name,
+                                                .label = label,
+                                                .sequence = number + 1,
+                                                .count = mine_.count,
+                                                .type = mine_.type,
+                                                .peer = peer});
+    record_.arrived();
   }
 
   // All is posted at once: a receive that waited for the header first would need this rank's help
   // while it is elsewhere.
   void start() {
-    const MpiGate gate = mpi_gate();
-    if (sends_) {
-      BORA_MPI(MPI_Isend(&mine_, sizeof(Header), MPI_BYTE, peer_, tag_, comm_, &header_));
-    } else {
-      BORA_MPI(MPI_Irecv(&theirs_, sizeof(Header), MPI_BYTE, peer_, tag_, comm_, &header_));
-    }
+    header_ = sends_ ? transport_->send(&mine_, sizeof(Header), peer_, tag_)
+                     : transport_->receive(&theirs_, sizeof(Header), peer_, tag_);
     move(x_.raw(), x_.bytes());
   }
 
   bool done() override {
     if (finished_) return true;
-    const MpiGate gate = mpi_gate();
-    int there = 0;
-    BORA_MPI(MPI_Test(&header_, &there, MPI_STATUS_IGNORE));
-    if (!there) return false;
+    if (!transport_->test({&header_, 1})) return false;
+    if (!moving_) record_.moving();
+    moving_ = true;
     if (!sends_ && error_.empty() && !same()) dispose();
     if (error_.empty()) {
-      BORA_MPI(
-          MPI_Testall(static_cast<int>(data_.size()), data_.data(), &there, MPI_STATUSES_IGNORE));
+      if (!transport_->test(data_)) return false;
     } else {
       // What is thrown away need not have fitted: its errors say nothing new.
-      for (MPI_Request& request : data_) {
-        int one = 0;
-        MPI_Test(&request, &one, MPI_STATUS_IGNORE);
-        there = there && one;
-      }
+      bool there = true;
+      for (Request& request : data_) there = transport_->test_unwanted(request) && there;
+      if (!there) return false;
     }
-    if (!there) return false;
     finished_ = true;
+    if (error_.empty()) {
+      record_.done();
+    } else {
+      record_.failed(error_);
+      error_ += Watchdog::instance().operation_failed(error_, /*for_good=*/false);
+    }
     x_ = scratch_ = Tensor();
     return true;
   }
 
   void wait() override {
-    using Clock = std::chrono::steady_clock;
-    const auto begin = Clock::now();
+    PatientClock clock;
     constexpr int kLooks = 1000;  // before the first nap
-    for (int looks = 0; !done(); ++looks) {
+    for (int looks = 0; !done_or_lost(); ++looks) {
       if (looks < kLooks) {
         std::this_thread::yield();
         continue;
       }
-      const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
-      if (waited > limit_s_) {
-        mark_mpi_broken();
-        BORA_FAIL(describe(mine_), ": time is over on rank ", rank_, ", host ", host_, ", after ",
-                  waited, " s (limit ", limit_s_, " s); rank ", peer_,
-                  sends_ ? " has not received it" : " has not sent it");
+      const double waited = clock.elapsed_s();
+      if (wait_is_over(waited, limit_s_)) {
+        mark_run_broken();
+        fail(detail::join(describe(mine_), ": time is over on rank ", rank_, ", host ", host_,
+                          ", after ", waited, " s (limit ", limit_s_, " s); rank ", peer_,
+                          sends_ ? " has not received it" : " has not sent it", "; ",
+                          group_->who(peer_), known(peer_)));
       }
-      std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.05 ? 50 : 1000));
+      transport_->rest(std::chrono::microseconds(waited < 0.05 ? 50 : 1000));
     }
     if (!error_.empty()) throw Error(error_);
   }
 
  private:
+  bool done_or_lost() {
+    try {
+      return done();
+    } catch (const TransportError& e) {
+      mark_run_broken();
+      const std::string text = describe(mine_) + ": " + e.what();
+      record_.failed(text);
+      throw TransportError(text + Watchdog::instance().operation_failed(text, /*for_good=*/true));
+    }
+  }
+
   int64_t n_pieces(int64_t bytes) const { return (bytes + message_bytes_ - 1) / message_bytes_; }
 
   void move(void* data, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += message_bytes_) {
       char* piece = static_cast<char*>(data) + at;
-      const int n = static_cast<int>(std::min(message_bytes_, bytes - at));
-      MPI_Request& request = data_.emplace_back(MPI_REQUEST_NULL);
-      BORA_MPI(sends_ ? MPI_Isend(piece, n, MPI_BYTE, peer_, tag_ + 1, comm_, &request)
-                      : MPI_Irecv(piece, n, MPI_BYTE, peer_, tag_ + 1, comm_, &request));
+      const int64_t n = std::min(message_bytes_, bytes - at);
+      data_.push_back(sends_ ? transport_->send(piece, n, peer_, tag_ + 1)
+                             : transport_->receive(piece, n, peer_, tag_ + 1));
     }
   }
 
@@ -115,15 +133,24 @@ class PointToPoint::Transfer final : public Work::State {
   // taken for it.
   void dispose() {
     error_ = detail::join("ranks disagree on a message: rank ", peer_, " sends ", what(theirs_),
-                          ", rank ", rank_, " wants ", what(mine_));
+                          ", rank ", rank_, " wants ", what(mine_), "; ", group_->who(peer_), ", ",
+                          group_->who(rank_));
     const int64_t theirs = theirs_.count * size_of(theirs_.type), wanted = x_.bytes();
     const int64_t n_theirs = n_pieces(theirs), n_wanted = n_pieces(wanted);
-    for (int64_t i = n_theirs; i < n_wanted; ++i)
-      BORA_MPI(MPI_Cancel(&data_[static_cast<size_t>(i)]));
+    for (int64_t i = n_theirs; i < n_wanted; ++i) transport_->cancel(data_[static_cast<size_t>(i)]);
     if (n_theirs <= n_wanted) return;
     const int64_t rest = theirs - n_wanted * message_bytes_;
     scratch_ = Tensor::empty({rest}, DType::u8);
     move(scratch_.raw(), rest);
+  }
+
+  [[noreturn]] void fail(const std::string& message) {
+    record_.failed(message);
+    throw Error(message + Watchdog::instance().operation_failed(message, /*for_good=*/true));
+  }
+  std::string known(int rank) const {
+    const std::string text = Watchdog::instance().describe(group_->world_rank(rank));
+    return text.empty() ? text : ", " + text;
   }
 
   static std::string what(const Header& h) {
@@ -134,43 +161,46 @@ class PointToPoint::Transfer final : public Work::State {
                         peer_);
   }
 
-  MPI_Comm comm_;
+  std::shared_ptr<Transport> transport_;
   int rank_;
   std::string host_;
   int64_t message_bytes_;
-  bool sends_;
+  std::shared_ptr<const RankGroup> group_;
+  RecordToken record_;
+  bool sends_, moving_ = false;
   Tensor x_, scratch_;
   int peer_, tag_;
   double limit_s_;
   Header mine_, theirs_;
-  MPI_Request header_ = MPI_REQUEST_NULL;
-  std::vector<MPI_Request> data_;
+  Request header_;
+  std::vector<Request> data_;
   bool finished_ = false;
   std::string error_;
 };
 
-PointToPoint::PointToPoint(MPI_Comm comm, std::string host, int64_t message_bytes)
-    : comm_(comm), host_(std::move(host)), message_bytes_(message_bytes) {
-  int size = 1;
-  BORA_MPI(MPI_Comm_rank(comm_, &rank_));
-  BORA_MPI(MPI_Comm_size(comm_, &size));
-  sent_.resize(static_cast<size_t>(size));
-  received_.resize(static_cast<size_t>(size));
-}
+PointToPoint::PointToPoint(std::shared_ptr<Transport> transport, std::string host,
+                           int64_t message_bytes, std::shared_ptr<const RankGroup> group)
+    : transport_(std::move(transport)),
+      host_(std::move(host)),
+      message_bytes_(message_bytes),
+      group_(std::move(group)),
+      sent_(static_cast<size_t>(transport_->size())),
+      received_(sent_) {}
 
 PointToPoint::~PointToPoint() {
-  // MPI may still write to the buffers, so they live on; so does the process not much longer.
+  // The transport may still write to the buffers, so they live on; so does the process not much
+  // longer.
   static auto* kept = new std::vector<std::shared_ptr<Transfer>>;  // never destroyed, on purpose
   try {
     for (auto& transfer : under_way_) {
       if (transfer->done()) continue;
-      if (!mpi_broken()) log_error("a communicator ends with a send or receive under way");
-      mark_mpi_broken();
+      if (!run_broken()) log_error("a communicator ends with a send or receive under way");
+      mark_run_broken();
       kept->push_back(std::move(transfer));
     }
   } catch (const std::exception& e) {
     log_error(e.what());
-    mark_mpi_broken();
+    mark_run_broken();
   }
 }
 

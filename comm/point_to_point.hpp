@@ -2,7 +2,9 @@
 // Inner header of comm: one rank sends, one receives, the others know nothing of it.
 #pragma once
 
-#include "comm/mpi_status.hpp"
+#include "comm/flight_recorder.hpp"
+#include "comm/rank_group.hpp"
+#include "comm/transport.hpp"
 #include "core/collective.hpp"
 
 #include <atomic>
@@ -14,9 +16,10 @@ namespace bora {
 /// for each other.  Each message is preceded by a header that says what it is.
 class PointToPoint {
  public:
-  /// On `comm` of another, with tags of its own (above 15).
-  PointToPoint(MPI_Comm comm, std::string host, int64_t message_bytes);
-  /// What has not been waited for and is not done is left to MPI, and the run cannot end well.
+  /// On the transport of another, with tags of its own (above 15).
+  PointToPoint(std::shared_ptr<Transport> transport, std::string host, int64_t message_bytes,
+               std::shared_ptr<const RankGroup> group);
+  /// What has not been waited for and is not done is left under way, and the run cannot end well.
   ~PointToPoint();
 
   Work send(Tensor x, int to, std::string_view label, double limit_s);
@@ -33,10 +36,10 @@ class PointToPoint {
   };
   Work start(std::shared_ptr<Transfer> transfer);
 
-  MPI_Comm comm_;
-  int rank_ = 0;
+  std::shared_ptr<Transport> transport_;
   std::string host_;
   int64_t message_bytes_;
+  std::shared_ptr<const RankGroup> group_;
   std::vector<uint64_t> sent_, received_;  // messages so far, by peer
   std::vector<std::shared_ptr<Transfer>> under_way_;
 };

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -26,6 +28,20 @@ void write_name(char* name) {
                 random());
 }
 
+// Removes the name once all ranks have the memory, or if they will not.
+class Unlinked {
+ public:
+  explicit Unlinked(const char* name) : name_(name) {}
+  ~Unlinked() {
+    if (name_[0] != 0) ::shm_unlink(name_);
+  }
+  Unlinked(const Unlinked&) = delete;
+  Unlinked& operator=(const Unlinked&) = delete;
+
+ private:
+  const char* name_;
+};
+
 }  // namespace
 
 SharedSegment::SharedSegment(const HostGroup& group, int64_t bytes) : bytes_(bytes) {
@@ -33,18 +49,20 @@ SharedSegment::SharedSegment(const HostGroup& group, int64_t bytes) : bytes_(byt
   stride_ = std::max<int64_t>((bytes + page - 1) / page, 1) * page;
   const int64_t total = stride_ * group.size();
 
-  char name[kNameBytes] = {};  // empty: could not be made
+  std::array<char, kNameBytes> mine{};  // the leader's; empty: could not be made
+  const Unlinked unlinked(mine.data());
   int fd = -1;
   if (group.is_leader()) {
-    write_name(name);
-    fd = ::shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    write_name(mine.data());
+    fd = ::shm_open(mine.data(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0 || ::ftruncate(fd, total) != 0) {
       why_ = detail::join("shared memory of ", total, " bytes: ", std::strerror(errno));
-      if (fd >= 0) ::shm_unlink(name);
-      name[0] = 0;
+      if (fd >= 0) ::shm_unlink(mine.data());
+      mine[0] = 0;
     }
   }
-  BORA_MPI(MPI_Bcast(name, kNameBytes, MPI_BYTE, 0, group.comm()));
+  const auto names = all_gather(group.transport(), mine, "sharing memory");
+  const char* const name = names[0].data();
   if (name[0] != 0) {
     if (!group.is_leader()) fd = ::shm_open(name, O_RDWR | O_CLOEXEC, 0);
     if (fd < 0) {
@@ -54,10 +72,9 @@ SharedSegment::SharedSegment(const HostGroup& group, int64_t bytes) : bytes_(byt
     }
   }
   if (fd >= 0) ::close(fd);
-  int mine = base_ != nullptr && why_.empty() ? 1 : 0, all = 0;
-  BORA_MPI(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, group.comm()));
-  if (group.is_leader() && name[0] != 0) ::shm_unlink(name);
-  ok_ = all != 0;
+  const int have = base_ != nullptr && why_.empty() ? 1 : 0;
+  const auto all = all_gather(group.transport(), have, "sharing memory");
+  ok_ = std::find(all.begin(), all.end(), 0) == all.end();
 }
 
 SharedSegment::~SharedSegment() {

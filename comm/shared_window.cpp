@@ -4,8 +4,9 @@
 namespace bora {
 namespace {
 
-// Offsets in a rank's part: marks, records, small slots, stages.
-constexpr int64_t kRecords = SharedWindow::kMarks * 64;
+// Offsets in a rank's part: marks, board, records, small slots, stages.
+constexpr int64_t kBoard = SharedWindow::kMarks * 64;
+constexpr int64_t kRecords = kBoard + SharedWindow::kBoardBytes;
 constexpr int64_t kSlots = SharedWindow::kSlots;
 constexpr int64_t kSmalls = kRecords + kSlots * SharedWindow::kRecordBytes;
 constexpr int64_t kPage = 4096;
@@ -24,6 +25,7 @@ SharedWindow::SharedWindow(const HostGroup& group, int64_t stage_bytes)
       // The marks begin at zero, as the memory does.
       segment_(group, kStageOffset + int64_t{kStages} * stage_bytes_) {}
 
+char* SharedWindow::board(int i) const { return segment_.part(i) + kBoard; }
 char* SharedWindow::record(int i, uint64_t turn) const {
   return segment_.part(i) + kRecords + slot_of(turn) * kRecordBytes;
 }

@@ -12,7 +12,7 @@ namespace bora {
 
 /// Each rank has marks (counters that only grow, written by that rank alone), two slots for records
 /// and small data, and three stages for pieces of large data, used in turn.  Nothing here waits:
-/// MpiEngine does, with a limit.
+/// Engine does, with a limit.
 class SharedWindow {
  public:
   enum Mark {
@@ -24,6 +24,7 @@ class SharedWindow {
   static constexpr int kMarks = 4;
   static constexpr uint64_t kSlots = 2, kStages = 3;
   static constexpr int64_t kRecordBytes = 128;
+  static constexpr int64_t kBoardBytes = 512;
   /// Data up to this size travels with the record.  Measured: up to here one exchange in which
   /// every rank sums everything beats two with slices, on 2 and on 4 ranks.
   static constexpr int64_t kSmallBytes = int64_t{16} << 10;
@@ -36,6 +37,7 @@ class SharedWindow {
   int size() const { return size_; }
   int64_t stage_bytes() const { return stage_bytes_; }
 
+  char* board(int i) const;                  ///< rank i's place for StatusBoard, kBoardBytes
   char* record(int i, uint64_t turn) const;  ///< rank i's, kRecordBytes
   char* small(int i, uint64_t turn) const;   ///< rank i's, kSmallBytes
   char* stage(int i, uint64_t turn) const;   ///< rank i's, stage_bytes()

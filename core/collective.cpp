@@ -26,14 +26,14 @@ double Collective::all_reduce(double value, ReduceOp op, std::string_view label)
 
 int64_t Collective::all_reduce(int64_t value, ReduceOp op, std::string_view label) {
   Tensor x = Tensor::scalar<int64_t>(value);
-  all_reduce(x, op, label);
+  control().all_reduce(x, op, label);
   return x.data<int64_t>()[0];
 }
 
 std::vector<double> Collective::all_reduce(std::vector<double> values, ReduceOp op,
                                            std::string_view label) {
   Tensor x = Tensor::from<double>({static_cast<int64_t>(values.size())}, values);
-  all_reduce(x, op, label);
+  control().all_reduce(x, op, label);
   return x.to_vector<double>();
 }
 
@@ -62,7 +62,7 @@ std::vector<std::string> Collective::all_gather_text(const std::string& text,
   std::memcpy(row.raw(), &mine, 8);
   std::memcpy(static_cast<char*>(row.raw()) + 8, text.data(), text.size());
   Tensor rows = Tensor::empty({size(), 8 + longest}, DType::u8);
-  all_gather(row, rows, label);
+  control().all_gather(row, rows, label);
   std::vector<std::string> out;
   for (int r = 0; r < size(); ++r) {
     const char* begin = static_cast<const char*>(rows.raw()) + r * (8 + longest);
@@ -75,11 +75,11 @@ std::vector<std::string> Collective::all_gather_text(const std::string& text,
 
 std::string Collective::broadcast_text(const std::string& text, int root, std::string_view label) {
   Tensor length = Tensor::scalar<int64_t>(static_cast<int64_t>(text.size()));
-  broadcast(length, root, label);
+  control().broadcast(length, root, label);
   const int64_t n = length.data<int64_t>()[0];
   Tensor bytes = Tensor::zeros({n}, DType::u8);
   if (rank() == root && n > 0) std::memcpy(bytes.raw(), text.data(), text.size());
-  if (n > 0) broadcast(bytes, root, label);
+  if (n > 0) control().broadcast(bytes, root, label);
   return n > 0 ? std::string(static_cast<const char*>(bytes.raw()), static_cast<size_t>(n))
                : std::string();
 }

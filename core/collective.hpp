@@ -50,6 +50,9 @@ class Collective {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual DeviceType device_type() const = 0;
+  /// The same ranks for host memory, over which scalars, texts and agreements travel: this group
+  /// itself unless its tensors are on devices.  Used by the same thread.
+  virtual Collective& control() { return *this; }
   /// Whether sums over ranks are formed in a binary tree, (0+1)+(2+3); else in rank order, or in
   /// another fixed order.  True for one rank.
   virtual bool sums_in_tree_order() const { return size() == 1; }

@@ -19,7 +19,7 @@ BORA_PACKAGES=(
   libgtest-dev libgmock-dev
 )
 # For those who change the code: format, shell and file-format checks.
-BORA_DEV_PACKAGES=(clang-format-14 shellcheck netcdf-bin)
+BORA_DEV_PACKAGES=(clang-format-14 shellcheck netcdf-bin iproute2)
 # For the test of the batch template, which starts a Slurm of its own (skipped where these are missing).
 BORA_SLURM_PACKAGES=(slurm-wlm munge)
 

@@ -191,20 +191,22 @@ int run(MpiSession& session, int argc, char** argv) {
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
+  const bool by_mpi = session.transport_name() == std::string("MPI");
   CommunicatorOptions options;
   options.ranks_per_host = static_cast<int>(c.ranks_per_host);
   if (c.stage_kib > 0) options.stage_bytes = c.stage_kib << 10;
   if (c.algorithms == std::vector<std::string>{"all"}) {
     c.algorithms.clear();
     for (const AllReduceAlgorithm a : all_reduce_algorithms())
-      if (a != AllReduceAlgorithm::shared || c.ranks_per_host == 0)
+      if ((a != AllReduceAlgorithm::shared || c.ranks_per_host == 0) &&
+          (a != AllReduceAlgorithm::library || by_mpi))
         c.algorithms.emplace_back(name_of(a));
   }
   const auto first = make_communicator(session, options);
   Report report(session.size(), session.rank() == 0, c.json);
   report.head(memory_rate(*first, c));
   Tensor memory = Tensor::zeros({c.largest}, DType::u8);
-  time_way(*first, c, "MPI_Allreduce", memory, /*library=*/true, report);
+  if (by_mpi) time_way(*first, c, "MPI_Allreduce", memory, /*library=*/true, report);
   for (const std::string& name : c.algorithms) {
     options.all_reduce = all_reduce_algorithm(name);
     const auto comm = make_communicator(session, options);

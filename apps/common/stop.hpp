@@ -10,7 +10,8 @@
 namespace bora::apps {
 
 /// From now on SIGTERM and SIGUSR1 set a flag instead of ending the process; the second one ends it
-/// at once (exit code 128 + its number), since whoever sends two will not wait.
+/// at once (exit code 128 + its number), since whoever sends two will not wait.  Within one second
+/// of the first they are one: schedulers and launchers may both pass a signal on.
 void catch_stop_signals();
 /// The number of the first signal caught, 0 for none.
 int stop_signal();

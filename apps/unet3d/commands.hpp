@@ -12,6 +12,8 @@ namespace bora::unet3d {
 int train_command(MpiSession& session, const std::vector<std::string>& args);
 int evaluate_command(MpiSession& session, const std::vector<std::string>& args);
 int predict_command(MpiSession& session, const std::vector<std::string>& args);
+int export_command(MpiSession& session, const std::vector<std::string>& args);
+int import_command(MpiSession& session, const std::vector<std::string>& args);
 int diagnose_command(MpiSession& session, const std::vector<std::string>& args);
 int info_command(MpiSession& session, const std::vector<std::string>& args);
 

@@ -205,6 +205,7 @@ struct Config {
   LossConfig loss;
   OptimConfig optim;
   TrainConfig train;
+  std::string device = "auto";
   std::string precision = "fp32";
   ScalerConfig scaler;
   LoaderConfig loader;
@@ -220,6 +221,9 @@ struct Config {
         field("loss", &Config::loss, "The loss"),
         field("optim", &Config::optim, "The optimizer and its schedule"),
         field("train", &Config::train, "The run"),
+        field("device", &Config::device,
+              "what computes; auto: the CPU, since training on GPUs is not ready",
+              one_of("auto", "cpu", "cuda")),
         field("precision", &Config::precision,
               "what convolutions compute in; weights, sums and losses stay in fp32",
               one_of("fp32", "fp16", "bf16")),

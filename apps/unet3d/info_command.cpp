@@ -61,7 +61,8 @@ int info_command(MpiSession& session, const std::vector<std::string>& args) {
   std::printf("%s\n", build_info_text().c_str());
   std::printf("packages: %s; %s; HDF5 %s\n", MpiSession::library().c_str(),
               kernels::conv3d_library().c_str(), data::hdf5::library_version().c_str());
-  std::printf("MPI thread level: %s\n", name_of(session.thread_level()));
+  std::printf("ranks speak by %s, thread level %s\n", session.transport_name(),
+              name_of(session.thread_level()));
   std::printf("devices: cpu%s\n", has_backend(DeviceType::cuda)
                                       ? ", cuda"
                                       : " (no CUDA device is used by this version)");

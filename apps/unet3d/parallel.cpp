@@ -3,6 +3,7 @@
 
 #include "comm/gradient_reducer.hpp"
 #include "comm/shard_reducer.hpp"
+#include "core/backend.hpp"
 
 namespace bora::unet3d {
 
@@ -14,6 +15,15 @@ DType gradient_type(const std::string& name) {
 }
 
 bool reproducible(const Config& config) { return config.comm.all_reduce == "reproducible"; }
+
+void check_device(const std::string& device) {
+  if (device != "cuda") return;
+  throw UsageError(has_backend(DeviceType::cuda)
+                       ? "device=cuda: training on GPUs is not ready in this version; wanted cpu "
+                         "or auto"
+                       : "device=cuda: there is no CUDA device here, or this build has no CUDA; "
+                         "wanted cpu or auto");
+}
 
 void check_parallel(const Config& config) {
   if (!reproducible(config)) return;

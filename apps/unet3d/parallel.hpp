@@ -17,6 +17,9 @@ namespace bora::unet3d {
 /// Whether updates have the same bits for any number of ranks (comm.all_reduce=reproducible).
 bool reproducible(const Config& config);
 
+/// Throws UsageError if `device` asks for one that training cannot have here.
+void check_device(const std::string& device);
+
 /// Throws UsageError where settings do not go together.  A pure function: all ranks agree.
 void check_parallel(const Config& config);
 

@@ -31,6 +31,11 @@ void claim_folder(const Config& config) {
     fs::remove(path, failure);
     BORA_CHECK(!failure, "cannot remove ", path, ": ", failure.message());
   }
+  // Records of an earlier run that hung would be taken for this one's.
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, failure)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("flight-") && name.ends_with(".txt")) fs::remove(entry.path(), failure);
+  }
 }
 
 std::string settings_text(Config config) {

@@ -11,6 +11,7 @@
 #include "apps/unet3d/run_folder.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "comm/broadcast_state.hpp"
+#include "comm/flight_recorder.hpp"
 #include "core/finite_watch.hpp"
 #include "core/log.hpp"
 #include "core/precision.hpp"
@@ -43,6 +44,7 @@ Trainer::Trainer(const Config& config, Collective& ranks)
       progress_(ranks.rank() == 0),
       stop_(ranks, config.train.max_hours) {
   run_begin_s_ = now_s();
+  check_device(config.device);
   check_parallel(config);
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
@@ -80,6 +82,7 @@ Trainer::Trainer(const Config& config, Collective& ranks)
   ranks.agree("preparing " + dir, [&] {
     if (main()) claim_folder(config);
   });
+  set_flight_record_folder(dir);
   resume();
   Tensor weights = arena_->values().all();
   broadcast_buffers(ranks, {&weights});

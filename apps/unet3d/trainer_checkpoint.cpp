@@ -3,6 +3,7 @@
 #include "apps/unet3d/run_folder.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "apps/unet3d/trainer.hpp"
+#include "comm/watchdog.hpp"
 #include "core/log.hpp"
 #include "core/profile.hpp"
 #include "data/checkpoint.hpp"
@@ -85,6 +86,7 @@ void Trainer::extend(nn::Schedule& schedule, int64_t total, const std::string& s
 
 // The whole cost of a save: the other ranks wait for rank 0.  Row 160.
 void Trainer::save(const std::string& name) {
+  const LongSection section("saving " + name);
   const double begin_s = now_s();
   const auto visit = [&](StateVisitor& v) { state(v); };
   ranks_.agree("saving " + name, [&] {

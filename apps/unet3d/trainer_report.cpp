@@ -5,6 +5,7 @@
 #include "apps/common/text.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "apps/unet3d/trainer.hpp"
+#include "comm/watchdog.hpp"
 #include "core/log.hpp"
 #include "core/precision.hpp"
 #include "core/profile.hpp"
@@ -100,6 +101,7 @@ std::optional<bool> Trainer::validate() {
     return true;
   }
   share_statistics();
+  const LongSection section("validation");
   model_->set_training(false);
   const NoGrad no_grad;
   const PrecisionScope precision(compute_type_);

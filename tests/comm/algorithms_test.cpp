@@ -289,6 +289,12 @@ TEST(Choice, ThatDiffersBetweenRanksIsNamed) {
   }
 }
 
+TEST(Choice, MpisOwnIsRefusedWithoutMpi) {
+  if (session().size() < 2 || session().transport_name() == std::string("MPI"))
+    GTEST_SKIP() << "wants two ranks without MPI";
+  EXPECT_THROW(communicator({AllReduceAlgorithm::library}), UsageError);
+}
+
 TEST(Choice, SharedOnSeveralHostsIsRefused) {
   if (session().size() < 2) GTEST_SKIP() << "wants two ranks";
   EXPECT_THROW(communicator({shared, 1}), UsageError);

@@ -2,15 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # endings_test.sh <mpiexec or -> <ranks> <program> <how> <exit code> <seconds> [<count>:<text>]...
 # Runs the program (without mpiexec for -), and fails unless it ends with the exit code within the
-# seconds, and stderr has exactly <count> lines ('+': one at least) with each text.
+# seconds, and stderr has exactly <count> lines ('+': one at least) with each text; with an f before the
+# count, the flight records have. No process and no shared memory may be left behind.
 set -u
 mpiexec=$1 ranks=$2 program=$3 how=$4 code=$5 seconds=$6
 shift 6
-command=("$mpiexec" -n "$ranks" "$program" "$how")
-if [[ $mpiexec == - ]]; then command=("$program" "$how"); fi
+mark=run-$$  # an argument that the program ignores, to find its processes by
+command=("$mpiexec" -n "$ranks" "$program" "$how" "$mark")
+if [[ $mpiexec == - ]]; then command=("$program" "$how" "$mark"); fi
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+records=$(mktemp -d)
+trap 'rm -rf "$log" "$records"' EXIT
+export BORA_FLIGHT_RECORD_DIR=$records
+# Shared memory of processes that are gone: /dev/shm/bora-<process>-...
+orphans() {
+  local file pid
+  for file in /dev/shm/bora-*; do
+    pid=${file#/dev/shm/bora-} pid=${pid%%-*}
+    if [[ -e $file && ! -d /proc/$pid ]]; then echo "$file"; fi
+  done | sort
+}
+orphans_before=$(orphans)
 start=$(date +%s.%N)
 timeout -k 5 100 "${command[@]}" 2>"$log"
 rc=$?
@@ -22,13 +35,32 @@ fail() { echo "FAILED: $*"; failed=1; }
 awk -v t="$took" -v s="$seconds" 'BEGIN { exit !(t < s) }' || fail "took $took s, wanted $seconds s"
 for wanted in "$@"; do
   count=${wanted%%:*} text=${wanted#*:}
-  n=$(grep -cF -- "$text" "$log")
+  if [[ $count == f* ]]; then
+    count=${count#f}
+    n=$(cat "$records"/flight-*.txt 2>/dev/null | grep -cF -- "$text")
+  else
+    n=$(grep -cF -- "$text" "$log")
+  fi
   if [[ $count == + ]]; then
     ((n > 0)) || fail "no line says: $text"
   else
     [[ $n == "$count" ]] || fail "$n lines, wanted $count, say: $text"
   fi
 done
+# mpirun is gone; what it has killed may need a moment.
+for ((i = 0; i < 50; ++i)); do
+  left=$(pgrep -f -- "$program $how $mark")
+  [[ -n $left ]] || break
+  sleep 0.1
+done
+[[ -z $left ]] || {
+  fail "processes are left: $left"
+  # shellcheck disable=SC2086  # a word each
+  kill -KILL $left
+}
+new_orphans=$(comm -13 <(echo "$orphans_before") <(orphans))
+[[ -z $new_orphans ]] || fail "shared memory is left: $new_orphans"
 echo "--- $how: exit code $rc after $took s; stderr:"
 cat "$log"
+if ((failed)); then tail -n +1 "$records"/flight-*.txt 2>/dev/null; fi
 exit $failed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/mpi.hpp"
+#include "comm/launcher.hpp"
 
 #include <gtest/gtest.h>
 

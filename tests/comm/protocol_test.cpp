@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong use: ranks that disagree, tensors that do not fit; and what an idle communicator costs.
 #include "comm/communicator.hpp"
+#include "comm/flight_recorder.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
 
@@ -38,7 +39,7 @@ class Mismatch : public ::testing::TestWithParam<bool> {
               const std::string& of_first, const std::string& of_others) {
     const std::string text = message_of(comm_->rank() == 0 ? first : others);
     EXPECT_THAT(text, AllOf(HasSubstr("rank 0 calls " + of_first), HasSubstr("calls " + of_others),
-                            HasSubstr("this is rank " + std::to_string(comm_->rank()))));
+                            HasSubstr("rank 0 on host " + session().host())));
     // Everybody has the error, nobody has wrong data, and the communicator is still good.
     EXPECT_EQ(static_cast<int64_t>(comm_->size()),
               comm_->all_reduce(int64_t{1}, ReduceOp::sum, "after"));
@@ -93,6 +94,58 @@ TEST_P(Mismatch, CallOnOneRankOnlyIsFoundAtTheNextOperation) {
   expect([&] { comm_->all_reduce(a, ReduceOp::mean, "loss for the log"); },
          [&] { comm_->all_reduce(a, ReduceOp::mean, "gradients, bucket 0"); },
          "all_reduce 'loss for the log'", "all_reduce 'gradients, bucket 0'");
+}
+
+// One rank has left out an operation, or made one more: found at once, and both are named.
+TEST_P(Mismatch, OneRankIsAWholeOperationAhead) {
+  Tensor a = Tensor::zeros({8}, DType::f32);
+  for (const char* label : {"bucket 0", "bucket 1"}) comm_->all_reduce(a, ReduceOp::mean, label);
+  expect([&] { comm_->all_reduce(a, ReduceOp::mean, "bucket 2"); },
+         [&] { comm_->barrier("epoch end"); }, "all_reduce 'bucket 2' #3 (mean, f32, 8 elements)",
+         "barrier 'epoch end' #3");
+}
+
+// In a group, ranks are named as the group counts them and as the world does.
+TEST_P(Mismatch, InAGroup) {
+  const int n = comm_->size(), last = n - 1;
+  const auto reversed = comm_->split(0, n - comm_->rank());
+  Tensor a = Tensor::zeros({8}, DType::f32), b = Tensor::zeros({9}, DType::f32);
+  const bool is_first = reversed->rank() == 0;
+  const std::string text =
+      message_of([&] { reversed->all_reduce(is_first ? a : b, ReduceOp::sum, "x"); });
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("ranks of world/split 1 color 0 disagree"),
+            HasSubstr("rank 0 calls all_reduce 'x' #1 (sum, f32, 8 elements)"),
+            HasSubstr("rank 1 calls all_reduce 'x' #1 (sum, f32, 9 elements)"),
+            HasSubstr(detail::join("rank 0 (world rank ", last, ") on host ", session().host())),
+            HasSubstr(detail::join("rank 1 (world rank ", last - 1, ") on host "))));
+  reversed->barrier("still good");
+  comm_->barrier("the world too");
+}
+
+TEST_P(Mismatch, OfAMessage) {
+  Tensor a = Tensor::zeros({8}, DType::f32), b = Tensor::zeros({9}, DType::i32);
+  if (comm_->rank() == 0) comm_->send(a, 1, "halo");
+  if (comm_->rank() == 1) {
+    EXPECT_THAT(message_of([&] { comm_->receive(b, 0, "flux"); }),
+                AllOf(HasSubstr("rank 0 sends 'halo' (f32, 8 elements)"),
+                      HasSubstr("rank 1 wants 'flux' (i32, 9 elements)"),
+                      HasSubstr("rank 0 on host " + session().host())));
+  }
+  comm_->barrier("still good");
+}
+
+// What went wrong stands in the flight record, on all ranks.
+TEST_P(Mismatch, IsRecorded) {
+  Tensor a = Tensor::zeros({8}, DType::f32);
+  expect([&] { comm_->barrier("x"); }, [&] { comm_->all_reduce(a, ReduceOp::sum, "x"); },
+         "barrier 'x'", "all_reduce 'x'");
+  bool found = false;
+  for (const FlightEntry& e : FlightRecorder::instance().entries())
+    found = found || (e.state == FlightState::failed && e.sequence == 1 &&
+                      std::string(e.fault).starts_with("ranks disagree on what to do"));
+  EXPECT_TRUE(found);
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, Mismatch, ::testing::Bool(), [](const auto& threaded) {

@@ -11,6 +11,7 @@ expect_failure 2 "no command" "${two[@]}"
 expect_failure 2 "unknown command 'trian'" "${two[@]}" trian
 expect_failure 2 "did you mean" "${train[@]}" --modle.base=8
 expect_failure 2 "model.base" "${train[@]}" --model.base=many
+expect_failure 2 "device=cuda: " "${train[@]}" --device=cuda
 expect_failure 2 "loss.kind" "${train[@]}" --loss.kind=huber
 printf '[optim]\nlearning_rate = 1\n' >"$work/bad.toml"
 expect_failure 2 "bad.toml" "${train[@]}" --config "$work/bad.toml"

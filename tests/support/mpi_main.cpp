@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// main() of tests that run on several ranks.  A test fails on every rank if it fails on one; rank 0
-// alone prints the progress, the others only their failures.
+// main() of tests that run on several ranks, by MPI or by TCP.  A test fails on every rank if it
+// fails on one; rank 0 alone prints the progress, the others only their failures.
 #include "tests/support/mpi_main.hpp"
 
+#include "comm/communicator.hpp"
+
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <cstdio>
 
@@ -17,9 +18,12 @@ const MpiSession* g_session = nullptr;
 class Vote final : public ::testing::EmptyTestEventListener {
  public:
   explicit Vote(const MpiSession& session) : session_(session) {
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+    // No threads and no shared memory: less to count for tests that count such things.
+    CommunicatorOptions options;
+    options.threaded = false;
+    options.stage_bytes = 0;
+    comm_ = make_communicator(session, options);
   }
-  ~Vote() override { MPI_Comm_free(&comm_); }
   bool failed() const { return failed_; }
 
   void OnTestPartResult(const ::testing::TestPartResult& part) override {
@@ -28,19 +32,18 @@ class Vote final : public ::testing::EmptyTestEventListener {
                  part.file_name() ? part.file_name() : "?", part.line_number(), part.summary());
   }
   void OnTestEnd(const ::testing::TestInfo& info) override {
-    const int mine = info.result()->Failed() ? 1 : 0;
-    int n_failed = 0;
-    MPI_Allreduce(&mine, &n_failed, 1, MPI_INT, MPI_SUM, comm_);
+    const int64_t mine = info.result()->Failed() ? 1 : 0;
+    const int64_t n_failed = comm_->all_reduce(mine, ReduceOp::sum, info.name());
     if (n_failed == 0) return;
     failed_ = true;
     if (session_.rank() == 0)
       std::fprintf(stderr, "%s.%s failed on %d of %d ranks\n", info.test_suite_name(), info.name(),
-                   n_failed, session_.size());
+                   static_cast<int>(n_failed), session_.size());
   }
 
  private:
   const MpiSession& session_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::unique_ptr<Collective> comm_;
   bool failed_ = false;
 };
 
@@ -52,7 +55,7 @@ int run(const MpiSession& session) {
   listeners.Append(vote);
   const int own = RUN_ALL_TESTS();
   const bool failed = vote->failed() || own != 0;
-  delete listeners.Release(vote);  // before MPI ends
+  delete listeners.Release(vote);  // before the session ends
   return failed ? 1 : 0;
 }
 

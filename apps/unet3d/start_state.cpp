@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/unet3d/start_state.hpp"
+
+#include <charconv>
+#include <filesystem>
+
+#include "apps/unet3d/cases.hpp"
+#include "apps/unet3d/parallel.hpp"
+#include "apps/unet3d/run_folder.hpp"
+#include "apps/unet3d/setup.hpp"
+#include "core/build_info.hpp"
+#include "data/checkpoint.hpp"
+#include "nn/amp/grad_scaler.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+constexpr const char* kPrefix = "bora.";
+constexpr const char* kParts[] = {"training", "validation", "test"};
+
+template <class T>
+std::string text_of(T value) {
+  char buffer[64];  // the shortest text that reads back as the same value
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);
+  BORA_CHECK(error == std::errc{}, "a number as text: wanted fewer than 64 characters");
+  return {buffer, end};
+}
+
+/// The metadata of a file, by key without "bora.".
+class Texts {
+ public:
+  explicit Texts(const data::SafetensorsReader& file) : file_(file) {}
+
+  const std::string& text(const std::string& key) const {
+    const auto found = file_.metadata().find(kPrefix + key);
+    BORA_CHECK(found != file_.metadata().end(), file_.path(), ": __metadata__ has no key '",
+               kPrefix, key, "'");
+    return found->second;
+  }
+  bool has(const std::string& key) const { return file_.metadata().contains(kPrefix + key); }
+  template <class T>
+  T number(const std::string& key) const {
+    const std::string& found = text(key);
+    T value{};
+    const char* last = found.data() + found.size();
+    const auto [end, error] = std::from_chars(found.data(), last, value);
+    BORA_CHECK(error == std::errc{} && end == last, file_.path(), ": __metadata__ '", kPrefix, key,
+               "' is '", found, "', wanted a number");
+    return value;
+  }
+  std::vector<std::string> lines(const std::string& key) const {
+    const std::string& all = text(key);
+    std::vector<std::string> out;
+    for (size_t begin = 0; begin < all.size();) {
+      const size_t end = std::min(all.find('\n', begin), all.size());
+      out.push_back(all.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return out;
+  }
+
+ private:
+  const data::SafetensorsReader& file_;
+};
+
+std::vector<std::string> names_of(const data::Dataset& part) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < part.size(); ++i) names.push_back(part.name(i));
+  return names;
+}
+
+std::vector<std::string>& part_of(StartState& state, const std::string& part) {
+  return part == "training" ? state.training : part == "validation" ? state.validation : state.test;
+}
+
+/// What the weights belong to, key by key; a synchronised batch norm has the same ones as a plain.
+std::vector<std::pair<std::string, std::string>> network_of(const StartState& s) {
+  const ModelConfig& m = s.config.model;
+  return {{"model.in_channels", text_of(s.in_channels)},
+          {"model.out_channels", "1"},
+          {"model.base", text_of(m.base)},
+          {"model.levels", text_of(m.levels)},
+          {"model.norm", m.norm == "sync_batch" ? "batch" : m.norm},
+          {"model.up", m.up},
+          {"normalisation.mode", data::name_of(s.normalisation)}};
+}
+
+}  // namespace
+
+StartState start_state_of_checkpoint(const std::string& path) {
+  data::CheckpointReader reader(path);
+  return with_context("checkpoint " + path, [&] {
+    BORA_CHECK(reader.has("config") && reader.has("model_input_channels"),
+               "this is no checkpoint of unet3d: it holds no configuration");
+    StartState s;
+    s.source = path;
+    config_load_text(s.config, reader.peek<std::string>("config"), path);
+    s.in_channels = reader.peek<int64_t>("model_input_channels");
+    const std::string norm = "normaliser.normalisation.";
+    s.normalisation = data::norm_mode_from(reader.peek<std::string>(norm + "mode"));
+    s.moments = {reader.peek<int64_t>(norm + "n"), reader.peek<double>(norm + "mean"),
+                 reader.peek<double>(norm + "m2")};
+    for (const char* part : kParts)
+      part_of(s, part) = reader.peek<std::vector<std::string>>(std::string("cases.") + part);
+    s.total_updates = reader.peek<int64_t>("training.total_updates");
+    s.world_size = reader.peek<int64_t>("training.world_size");
+    s.updates = reader.peek<int64_t>("updates");
+    return s;
+  });
+}
+
+StartState start_state_of_settings(const std::string& path, Collective& ranks) {
+  StartState s;
+  s.source = path;
+  config_load_file(s.config, path);
+  check_parallel(s.config);
+  if (s.config.data.root.empty())
+    throw UsageError(path +
+                     ": data.root is not set; wanted the folder of the cases, from which "
+                     "the split and the normalisation come");
+  const Cases cases(s.config.data, s.config.split, ranks);
+  s.in_channels = cases.n_channels();
+  s.normalisation = cases.all().normaliser().mode();
+  s.moments = cases.all().normaliser().moments();
+  for (const char* part : kParts) part_of(s, part) = names_of(cases.part(part));
+  const apps::WindowPlan plan = window_plan(s.config, cases.training().size(), ranks);
+  plan.sampler().require_samples();
+  s.total_updates = plan.updates_an_epoch() * s.config.train.epochs;
+  s.world_size = ranks.size();
+  return s;
+}
+
+data::TextMap metadata_of(const StartState& s) {
+  data::TextMap texts{{"format", "pt"}};  // whose layouts: the word that other programs know
+  const auto set = [&](const std::string& key, std::string text) {
+    texts[kPrefix + key] = std::move(text);
+  };
+  for (auto& [key, text] : network_of(s)) set(key, text);
+  set("written_by", build_info_text());
+  set("config", settings_text(s.config));
+  set("updates", text_of(s.updates));
+  set("total_updates", text_of(s.total_updates));
+  set("world_size", text_of(s.world_size));
+  if (s.normalisation == data::NormMode::global) {
+    set("normalisation.n", text_of(s.moments.n));
+    set("normalisation.mean", text_of(s.moments.mean));
+    set("normalisation.m2", text_of(s.moments.m2));
+    set("normalisation.sigma", text_of(s.moments.scaling().sigma));
+  }
+  StartState copy = s;
+  for (const char* part : kParts) {
+    std::string lines;
+    for (const std::string& name : part_of(copy, part)) lines += name + "\n";
+    set(std::string("cases.") + part, lines);
+  }
+  return texts;
+}
+
+bool has_start_state(const data::SafetensorsReader& file) { return Texts(file).has("config"); }
+
+StartState start_state_of_metadata(const data::SafetensorsReader& file) {
+  const Texts texts(file);
+  StartState s;
+  s.source = file.path();
+  config_load_text(s.config, texts.text("config"), file.path() + ", __metadata__ 'bora.config'");
+  s.in_channels = texts.number<int64_t>("model.in_channels");
+  s.normalisation = data::norm_mode_from(texts.text("normalisation.mode"));
+  if (s.normalisation == data::NormMode::global)
+    s.moments = {texts.number<int64_t>("normalisation.n"),
+                 texts.number<double>("normalisation.mean"),
+                 texts.number<double>("normalisation.m2")};
+  for (const char* part : kParts) part_of(s, part) = texts.lines(std::string("cases.") + part);
+  s.total_updates = texts.number<int64_t>("total_updates");
+  s.world_size = texts.number<int64_t>("world_size");
+  s.updates = texts.number<int64_t>("updates");
+  return s;
+}
+
+std::string adopt_statistics(StartState& state, const data::SafetensorsReader& file) {
+  const Texts texts(file);
+  std::string differences;
+  for (const auto& [key, wanted] : network_of(state))
+    if (texts.has(key) && texts.text(key) != wanted)
+      differences += "\n  " + key + ": " + texts.text(key) + " in " + file.path() + ", " + wanted +
+                     " in " + state.source;
+  if (!differences.empty())
+    throw UsageError("the weights belong to another network:" + differences);
+  if (state.normalisation != data::NormMode::global || !texts.has("normalisation.n")) return "";
+  const data::Moments own{texts.number<int64_t>("normalisation.n"),
+                          texts.number<double>("normalisation.mean"),
+                          texts.number<double>("normalisation.m2")};
+  BORA_CHECK(own.n > 0 && own.scaling().sigma > 0, file.path(), ": __metadata__ has statistics of ",
+             own.n, " cells with sigma ", own.scaling().sigma,
+             ", wanted at least one cell and a sigma above 0");
+  const data::Scaling before = state.moments.scaling(), now = own.scaling();
+  state.moments = own;
+  if (before.mean == now.mean && before.sigma == now.sigma) return "";
+  return bora::detail::join("the weights were trained with mean ", now.mean, " m/s, sigma ",
+                            now.sigma, " m/s: these are kept instead of ", before.mean, " and ",
+                            before.sigma, " of ", state.source);
+}
+
+void save_start(const std::string& path, const StartState& state, UNet3d& model,
+                nn::ParameterArena& arena) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code failure;
+  if (!folder.empty()) std::filesystem::create_directories(folder, failure);
+  BORA_CHECK(!failure, "cannot make the folder ", folder.string(), ": ", failure.message());
+  const std::unique_ptr<nn::Optimizer> optimizer = make_optimizer(state.config.optim, arena);
+  nn::GradScaler scaler(scale_rule_of(state.config.scaler));
+  StartState s = state;
+  // The entries of Trainer::state, at the beginning.
+  data::save_checkpoint(path, [&](StateVisitor& v) {
+    const auto value = [&](const char* name, auto x) { v.value(name, x); };
+    {
+      const StateVisitor::Group group(v, "model");
+      nn::module_state(model, v);
+    }
+    {
+      const StateVisitor::Group outer(v, "normaliser");
+      const StateVisitor::Group group(v, "normalisation");
+      value("mode", data::name_of(s.normalisation));
+      value("n", s.moments.n);
+      value("mean", s.moments.mean);
+      value("m2", s.moments.m2);
+    }
+    {
+      const StateVisitor::Group group(v, "cases");
+      for (const char* part : kParts) v.value(part, part_of(s, part));
+    }
+    value("config", settings_text(s.config));
+    value("model_input_channels", s.in_channels);
+    value("updates", int64_t{0});
+    const StateVisitor::Group group(v, "training");
+    {
+      const StateVisitor::Group inner(v, "optimizer");
+      optimizer->state(v);
+    }
+    scaler.state(v);
+    value("total_updates", s.total_updates);
+    value("world_size", s.world_size);
+    value("best", 0.0);
+    value("best_epoch", int64_t{-1});
+    value("epochs_without_best", int64_t{0});
+    value("stopped_early", false);
+    value("validation_due", false);
+    data::EpochPosition begin;
+    data::DistributedSampler(
+        {.n_samples = static_cast<int64_t>(s.training.size()), .seed = s.config.train.seed})
+        .state(v, begin);
+  });
+}
+
+}  // namespace bora::unet3d

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Weights out to safetensors and back (features 144, 145, 177); with PyTorch, where there is one, also through it.
+# shellcheck source=tests/e2e/common.sh
+source "$(dirname "$0")/common.sh"
+unet3d=$bin/unet3d
+mask=$(find "$data/mask_buildings" -name '285VF2_*')
+quiet() { "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "$*"; }; }
+
+# A run that stays where it starts, and one with a rate from the same start.
+quiet "$unet3d" train "${small[@]/--optim.lr=3e-3/--optim.lr=0}" --train.epochs=1 --output.dir="$work/still"
+quiet "$unet3d" train "${small[@]}" --train.epochs=2 --train.max_updates=3 --output.dir="$work/run"
+quiet "$unet3d" export --checkpoint="$work/still/last.h5" --output="$work/start.safetensors"
+quiet "$unet3d" export --checkpoint="$work/run/last.h5" --output="$work/w.safetensors"
+
+# There and back: the same tensors, with the settings of the file itself, of a checkpoint, and of a TOML file and its data.
+for like in "" "$work/run/last.h5" "$work/run/config.toml"; do
+  quiet "$unet3d" import --weights="$work/w.safetensors" --like="$like" --output="$work/back.h5" --overwrite
+  quiet "$unet3d" export --checkpoint="$work/back.h5" --output="$work/again.safetensors"
+  # The count of updates made is the one thing that is not kept.
+  cmp <(LC_ALL=C sed 's/"bora.updates":"3"/"bora.updates":"0"/' "$work/w.safetensors") "$work/again.safetensors" ||
+    fail "export, import, export gives another file with --like=$like"
+done
+
+# An imported start is the start of a run: training goes the way of the run that began there, bit for bit.
+quiet "$unet3d" import --weights="$work/start.safetensors" --like="$work/run/config.toml" --output="$work/imported/last.h5"
+quiet "$unet3d" train --config "$work/run/config.toml" --output.dir="$work/imported" --resume
+"$bin/compare_checkpoints" "$work/run/last.h5" "$work/imported/last.h5" || fail "training from imported weights"
+
+# Faults.
+head -c 40000 "$work/w.safetensors" >"$work/short.safetensors"
+import=("$unet3d" import --output="$work/none.h5")
+expect_failure 2 "--weights" "${import[@]}"
+expect_failure 1 "$work/none.safetensors" "${import[@]}" --weights="$work/none.safetensors"
+expect_failure 1 "short.safetensors" "${import[@]}" --weights="$work/short.safetensors"
+expect_failure 1 "run/last.h5" "${import[@]}" --weights="$work/run/last.h5"
+expect_failure 2 "exists already" "$unet3d" import --weights="$work/w.safetensors" --output="$work/run/last.h5"
+expect_failure 2 "does not say" "${import[@]}" --weights="$root/tests/reference/data/torch_group.safetensors"
+sed 's/base = 4/base = 8/' "$work/run/config.toml" >"$work/other.toml"
+expect_failure 2 "model.base: 4 in" mpirun -n 2 "${import[@]}" --weights="$work/w.safetensors" --like="$work/other.toml"
+[ ! -e "$work/none.h5" ] || fail "a refused import left a file"
+
+# PyTorch's weights of the reference are a network of these settings.
+quiet "$unet3d" import --weights="$root/tests/reference/data/torch_group.safetensors" --like="$work/run/last.h5" --output="$work/torch.h5"
+quiet "$unet3d" predict --checkpoint="$work/torch.h5" --output="$work/torch.nc" "$mask"
+
+python=${BORA_TORCH_PYTHON:-python3}
+if ! "$python" -c 'import torch, h5py' 2>/dev/null; then
+  echo "exchange: all as it should be; no PyTorch and h5py in $python, so the page's script did not run (BORA_TORCH_PYTHON names another)"
+  exit 0
+fi
+quiet "$unet3d" predict --checkpoint="$work/run/last.h5" --output="$work/p.nc" "$mask"
+"$python" -B "$root/docs/torch_unet3d.py" "$work/w.safetensors" "$mask" --compare "$work/p.nc" --save "$work/torch.safetensors" ||
+  fail "PyTorch's output"
+quiet "$unet3d" import --weights="$work/torch.safetensors" --output="$work/back.h5" --overwrite
+quiet "$unet3d" export --checkpoint="$work/back.h5" --output="$work/again.safetensors"
+cmp <(LC_ALL=C sed 's/"bora.updates":"3"/"bora.updates":"0"/' "$work/w.safetensors") "$work/again.safetensors" ||
+  fail "through PyTorch and back"
+echo "exchange: all as it should be, through PyTorch too"
