@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/augment.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "core/error.hpp"
 #include "data/angle.hpp"
@@ -66,6 +68,23 @@ void vary(Sample& sample, const Variation& v) {
   if (v.flip_y) angle = -angle;
   sample.angle_deg = wrap_degrees(angle + 90.0 * v.quarter_turns);
   if (sample.input.size(-1) == 3) set_angle_channels(sample.input, sample.angle_deg);
+}
+
+void add_input_noise(Sample& sample, const AugmentConfig& config, const RngKey& key) {
+  BORA_CHECK(config.noise >= 0 && config.noise_probability >= 0 && config.noise_probability <= 1,
+             "add_input_noise: deviation ", config.noise, ", probability ",
+             config.noise_probability, "; wanted at least 0, and 0 to 1");
+  // Numbers of its own: the window and the variation are drawn from `key` itself.
+  const RngKey own{key.seed, rng_stream("augment.noise", key.stream)};
+  if (config.noise == 0 || own.uniform(0) >= static_cast<float>(config.noise_probability)) return;
+  const int64_t channels = sample.input.size(-1), cells = sample.valid.numel();
+  std::vector<float> noise(static_cast<size_t>(cells));
+  fill_normal(own, 0, config.noise, noise);
+  float* in = sample.input.data<float>();
+  const uint8_t* valid = sample.valid.data<uint8_t>();
+  for (int64_t i = 0; i < cells; ++i)
+    if (valid[i] != 0)
+      in[i * channels] += std::clamp(noise[static_cast<size_t>(i)], -kLargestNoise, kLargestNoise);
 }
 
 void set_angle_channels(Tensor& input, double angle_deg) {

@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -131,8 +132,16 @@ void attach_scales(const std::vector<ScaledDataset>& datasets) {
   struct Use {  // an entry of REFERENCE_LIST
     hobj_ref_t dataset;
     int dimension;
+    int gap = 0;  // goes to the file too, as the padding that other writers have there
   };
-  std::map<Dataset*, std::vector<Use>> uses;
+  static_assert(sizeof(Use) == sizeof(hobj_ref_t) + 2 * sizeof(int));
+  // In the order of first use, not of addresses, so that equal contents give equal bytes.
+  std::vector<std::pair<Dataset*, std::vector<Use>>> uses;
+  const auto uses_of = [&](Dataset* scale) -> std::vector<Use>& {
+    for (auto& [known, list] : uses)
+      if (known == scale) return list;
+    return uses.emplace_back(scale, std::vector<Use>()).second;
+  };
   for (const auto& [dataset, scales] : datasets) {
     with_context("attaching dimensions to '" + dataset->label() + "'", [&] {
       const std::vector<int64_t> extents = dataset->extents();
@@ -147,7 +156,7 @@ void attach_scales(const std::vector<ScaledDataset>& datasets) {
                    extents[i], " cells, its scale '", scales[i]->label(), "' another number");
         BORA_HDF5(H5Rcreate(&references[i], scales[i]->id(), ".", H5R_OBJECT, -1));
         lists[i] = {1, &references[i]};
-        uses[scales[i]].push_back({self, static_cast<int>(i)});
+        uses_of(scales[i]).push_back({self, static_cast<int>(i)});
       }
       const hsize_t n = scales.size();
       const Id type(BORA_HDF5(H5Tvlen_create(H5T_STD_REF_OBJ)));

@@ -185,7 +185,10 @@ Sample WindDataset::read(int64_t index, const WindowChoice& choice) const {
       read_physical(index, choice.is_random ? random_window(c.grid, config_.shape, choice.key)
                                             : centred_window(c.grid, config_.shape));
   normaliser_.apply(s);
-  if (choice.is_random) vary(s, draw_variation(config_.augment, choice.key));
+  if (choice.is_random) {
+    vary(s, draw_variation(config_.augment, choice.key));
+    add_input_noise(s, config_.augment, choice.key);
+  }
   return s;
 }
 

@@ -45,6 +45,8 @@ class Updater {
   UpdateReport finish_window(const std::string& suspect = "");
 
   const nn::Schedule& schedule() const { return schedule_; }
+  /// Of the updates to come.
+  void set_schedule(const nn::Schedule& schedule) { schedule_ = schedule; }
 
  private:
   [[noreturn]] void refuse(const nn::GradientNorm& norm, const std::string& suspect) const;

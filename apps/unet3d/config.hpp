@@ -107,6 +107,7 @@ struct TrainConfig {
   int64_t accumulate = 1;
   int64_t patience = 20;
   uint64_t seed = 0;
+  std::string extend = "refuse";
   int64_t max_updates = 0;
   double max_hours = 0;
   int stop_code = 75;
@@ -119,6 +120,11 @@ struct TrainConfig {
               "epochs without a better validation loss before the run ends; 0 = never",
               at_least(0)),
         field("seed", &TrainConfig::seed, "of weights, order, windows, augmentation, dropout"),
+        field("extend", &TrainConfig::extend,
+              "the learning rate where --resume finds other train.epochs: hold (the schedule as it "
+              "was, then its last rate), stretch (as if planned so from the start), restart (a new "
+              "schedule over the updates left)",
+              one_of("refuse", "hold", "stretch", "restart")),
         field("max_updates", &TrainConfig::max_updates,
               "leave after so many updates in all, with a checkpoint; the schedule is not changed; "
               "0 = off",

@@ -21,6 +21,7 @@ struct PredictConfig {
   std::string truth;
   std::string picture;
   double height = 10.0;
+  std::vector<double> angle;
   bool mirror = false;
   static constexpr auto fields() {
     return std::tuple{
@@ -33,6 +34,8 @@ struct PredictConfig {
               "PNG of truth, prediction and error; wants --truth"),
         field("height", &PredictConfig::height,
               "metres above ground of the picture's horizontal slice", at_least(0)),
+        field("angle", &PredictConfig::angle,
+              "wind angle in degrees, for a network that is told it; empty: from the mask's name"),
         field("mirror", &PredictConfig::mirror,
               "average with the prediction of the case mirrored in y")};
   }
@@ -49,6 +52,9 @@ void check(const PredictConfig& c, const std::vector<std::string>& masks) {
                      std::to_string(masks.size()) + " are given");
   if (!c.picture.empty() && c.truth.empty())
     throw UsageError("predict: --picture compares with the truth; give its file with --truth=FILE");
+  if (c.angle.size() > 1)
+    throw UsageError("predict: --angle wants one number, " + std::to_string(c.angle.size()) +
+                     " are given");
   if (masks.size() > 1 && c.output.ends_with(".nc"))
     throw UsageError("predict: --output=" + c.output + " is one file for " +
                      std::to_string(masks.size()) + " masks; give a folder");
@@ -64,7 +70,15 @@ void predict_one(const PredictConfig& c, TrainedModel& trained, const std::strin
         "predict: " + trained.path +
         " was trained with per_sample normalisation, so a field without its truth has no "
         "scale in m/s; train with data.normalisation=global");
-  const data::WindCase files = data::open_wind_case(trained.config.data, mask, c.truth);
+  data::WindConfig naming = trained.config.data;
+  if (!c.angle.empty()) {
+    if (!naming.angle_channels)
+      throw UsageError("predict: --angle, but the network of " + trained.path +
+                       " is not told the angle (it was trained without data.angle_channels)");
+    naming.files.angle_patterns.clear();  // the name need not hold one
+  }
+  data::WindCase files = data::open_wind_case(naming, mask, c.truth);
+  if (!c.angle.empty()) files.angle_deg = c.angle.front();
   if (!c.truth.empty() &&
       !std::filesystem::path(c.truth).filename().string().starts_with(files.name))
     log_warn("the truth ", c.truth, " has another name than the mask's case ", files.name);

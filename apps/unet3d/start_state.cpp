@@ -239,6 +239,9 @@ void save_start(const std::string& path, const StartState& state, UNet3d& model,
     scaler.state(v);
     value("total_updates", s.total_updates);
     value("world_size", s.world_size);
+    value("schedule_begin", int64_t{0});
+    value("schedule_total", s.total_updates);
+    value("lr_ranks", s.config.optim.scale_lr == "linear" ? s.world_size : int64_t{1});
     value("best", 0.0);
     value("best_epoch", int64_t{-1});
     value("epochs_without_best", int64_t{0});

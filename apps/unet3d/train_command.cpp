@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <string_view>
 
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
@@ -10,6 +11,27 @@
 #include "core/log.hpp"
 
 namespace bora::unet3d {
+namespace {
+
+/// Runs `body`; an Error for want of memory also says which settings memory goes by.  It is known
+/// by its words: contexts keep the message and whether it is a UsageError, no other type.
+template <class Body>
+auto with_memory_advice(const Config& config, Body&& body) {
+  try {
+    return body();
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& e) {
+    if (std::string_view(e.what()).find("out of host memory") == std::string_view::npos) throw;
+    throw Error(
+        detail::join(e.what(), " (now train.batch=", config.train.batch,
+                     ", data.shape=", config.data.shape, ", model.base=", config.model.base,
+                     ", model.recompute=", config.model.recompute ? "true" : "false",
+                     "; a smaller batch with as much larger train.accumulate is the same update)"));
+  }
+}
+
+}  // namespace
 
 int train_command(MpiSession& session, const std::vector<std::string>& args) {
   Config config;
@@ -25,8 +47,10 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
       make_communicator(session, communicator_options(config.comm));
   if (session.rank() == 0) log_info(build_info_text());
   apps::log_launch(session, *ranks, threads);
-  Trainer trainer(config, *ranks);
-  return trainer.run() ? 0 : config.train.stop_code;
+  return with_memory_advice(config, [&] {
+    Trainer trainer(config, *ranks);
+    return trainer.run() ? 0 : config.train.stop_code;
+  });
 }
 
 }  // namespace bora::unet3d

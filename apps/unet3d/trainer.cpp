@@ -63,9 +63,11 @@ Trainer::Trainer(const Config& config, Collective& ranks)
   plan_->sampler().require_samples();
   total_updates_ = plan_->updates_an_epoch() * config.train.epochs;
   exchange_ = make_exchange(config, *arena_, *plan_, ranks);
+  lr_ranks_ = config.optim.scale_lr == "linear" ? ranks.size() : 1;
   updater_ = std::make_unique<apps::Updater>(
-      *arena_, *optimizer_, *exchange_, schedule_of(config.optim, total_updates_, ranks.size()),
-      config.optim.clip, compute_type_ == DType::f16 ? &*scaler_ : nullptr);
+      *arena_, *optimizer_, *exchange_,
+      schedule_of(config.optim, total_updates_, static_cast<int>(lr_ranks_)), config.optim.clip,
+      compute_type_ == DType::f16 ? &*scaler_ : nullptr);
   loader_ = std::make_unique<data::Loader<Loaded>>(
       data::LoaderOptions{.n_threads = config.loader.threads, .queue_depth = config.loader.queue},
       [this](const data::Slot& slot) {
@@ -109,7 +111,7 @@ void Trainer::announce() const {
            " updates, effective batch ", plan_->samples(), ", peak learning rate ",
            updater_->schedule().peak,
            config_.optim.scale_lr == "linear"
-               ? detail::join(" (", config_.optim.lr, " x ", ranks_.size(), " ranks)")
+               ? detail::join(" (", config_.optim.lr, " x ", lr_ranks_, " ranks)")
                : std::string(),
            ", writes to ", config_.output.dir);
   if (plan_->sharded())
@@ -142,6 +144,10 @@ bool Trainer::run() {
     progress_.line("stopped by " + stop_.reason() + " after update " + std::to_string(updates()) +
                    " of " + std::to_string(total_updates_) + ": saved in " + config_.output.dir +
                    "; the same command with --resume goes on");
+  if (n_saves_ > 0)
+    progress_.line(detail::join(n_saves_, " checkpoints took ", apps::brief(save_s_), " s, ",
+                                apps::brief(100 * save_s_ / (now_s() - run_begin_s_)),
+                                " % of the run"));
   progress_.line("trained " + std::to_string(updates()) + " updates in " +
                  apps::duration_text(now_s() - run_begin_s_) +
                  (position_.best_epoch < 0

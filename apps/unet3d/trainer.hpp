@@ -72,8 +72,9 @@ class Trainer {
   void end_epoch(bool best);
   void share_statistics();
   void save(const std::string& name);
-  void save_last();
+  void save_last() { save("last.h5"); }
   void state(StateVisitor& visitor);
+  void extend(nn::Schedule& schedule, int64_t total, const std::string& settings) const;
   void resume();
   bool finished() const;
   bool main() const { return ranks_.rank() == 0; }
@@ -101,6 +102,9 @@ class Trainer {
   std::vector<std::string> hosts_;  // by rank
   int straggler_ = -1;              // the rank that was named last as slow
   double run_begin_s_ = 0;
+  int64_t lr_ranks_ = 1;  // that the rule optim.scale_lr counts: those of the run's beginning
+  double save_s_ = 0;     // rank 0: spent on checkpoints, of which there were n_saves_
+  int64_t n_saves_ = 0;
 };
 
 }  // namespace bora::unet3d

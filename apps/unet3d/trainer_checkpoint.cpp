@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run keeps: the state of a Trainer, and how it comes from and goes to checkpoints.
 #include "apps/unet3d/run_folder.hpp"
+#include "apps/unet3d/setup.hpp"
 #include "apps/unet3d/trainer.hpp"
 #include "comm/watchdog.hpp"
 #include "core/log.hpp"
+#include "core/profile.hpp"
 #include "data/checkpoint.hpp"
 
 namespace bora::unet3d {
@@ -28,6 +30,10 @@ void Trainer::state(StateVisitor& visitor) {
   int64_t total = total_updates_, world = ranks_.size();
   visitor.value("total_updates", total);
   visitor.value("world_size", world);
+  nn::Schedule schedule = updater_->schedule();
+  visitor.value("schedule_begin", schedule.begin);
+  visitor.value("schedule_total", schedule.total);
+  visitor.value("lr_ranks", lr_ranks_);
   visitor.value("best", position_.best);
   visitor.value("best_epoch", position_.best_epoch);
   visitor.value("epochs_without_best", position_.epochs_without_best);
@@ -40,26 +46,66 @@ void Trainer::state(StateVisitor& visitor) {
              ": it goes on with the same samples, ",
              plan_->sharded() ? "and with the same bits as long as those were reproducible too"
                               : "but not with the same bits");
-  if (total != total_updates_)
+  // The rate belongs to the run: a linear rule counts the ranks that it began with.
+  nn::Schedule now = schedule_of(config_.optim, schedule.total, static_cast<int>(lr_ranks_));
+  now.begin = schedule.begin;
+  if (total != total_updates_) extend(now, total, text);
+  updater_->set_schedule(now);
+}
+
+void Trainer::extend(nn::Schedule& schedule, int64_t total, const std::string& settings) const {
+  Config old;
+  config_load_text(old, settings, "the checkpoint");
+  if (total != old.train.epochs * plan_->updates_an_epoch())
     throw UsageError(detail::join(
         "the checkpoint belongs to a run of ", total, " updates, this one has ", total_updates_,
-        ": the learning rate would jump. Keep train.epochs, train.batch, train.accumulate and the "
-        "number of ranks, or start a new run in another output.dir"));
+        ": the learning rate would jump. Keep train.batch x train.accumulate x ranks, or start a "
+        "new run in another output.dir"));
+  const std::string& rule = config_.train.extend;
+  if (rule == "refuse")
+    throw UsageError(detail::join(
+        "the checkpoint belongs to a run of ", old.train.epochs, " epochs, this one has ",
+        config_.train.epochs, ": the learning rate would jump. Keep train.epochs, or say what ",
+        "becomes of the rate: --train.extend=hold, stretch or restart (unet3d train --help)"));
+  if (rule == "stretch") {
+    schedule.begin = 0;
+    schedule.total = total_updates_;
+  } else if (rule == "restart") {
+    schedule.begin = updates();
+    schedule.total = total_updates_ - updates();
+    if (schedule.total <= 0)
+      throw UsageError(detail::join("train.extend=restart: ", updates(), " updates are made, and ",
+                                    config_.train.epochs, " epochs have only ", total_updates_,
+                                    ": raise train.epochs"));
+  }
+  if (main())
+    log_info("train.extend=", rule, ": ", old.train.epochs, " -> ", config_.train.epochs,
+             " epochs, ", total_updates_, " updates; the next learning rate is ",
+             nn::learning_rate(schedule, updates()));
 }
 
+// The whole cost of a save: the other ranks wait for rank 0.  Row 160.
 void Trainer::save(const std::string& name) {
   const LongSection section("saving " + name);
+  const double begin_s = now_s();
+  const auto visit = [&](StateVisitor& v) { state(v); };
   ranks_.agree("saving " + name, [&] {
-    if (main())
-      data::save_checkpoint(config_.output.dir + "/" + name, [&](StateVisitor& v) { state(v); });
+    if (!main()) return;
+    if (name == "last.h5")
+      data::save_last_checkpoint(config_.output.dir, visit);
+    else
+      data::save_checkpoint(config_.output.dir + "/" + name, visit);
   });
-}
-
-void Trainer::save_last() {
-  const LongSection section("saving the last checkpoint");
-  ranks_.agree("saving the last checkpoint", [&] {
-    if (main()) data::save_last_checkpoint(config_.output.dir, [&](StateVisitor& v) { state(v); });
-  });
+  if (!main()) return;
+  const double seconds = now_s() - begin_s;
+  save_s_ += seconds;
+  ++n_saves_;
+  metrics_log_->write({{"kind", std::string("checkpoint")},
+                       {"update", updates()},
+                       {"epoch", position_.data.epoch},
+                       {"file", name},
+                       {"save_s", seconds},
+                       {"seconds", now_s() - run_begin_s_}});
 }
 
 void Trainer::resume() {

@@ -39,9 +39,11 @@ void Trainer::log_window(const apps::UpdateReport& report) {
   }
   const bool due = report.update % config_.output.log_every == 0 || finished() ||
                    report.update == total_updates_;
-  if (report.clip < 0.01 && main())
+  const double clip = config_.optim.clip;
+  if (report.gradient_norm > 100 * (clip > 0 ? clip : 1.0) && main())
     log_warn("update ", report.update, ": gradient norm ", apps::brief(report.gradient_norm),
-             " is over 100 times the clip of ", config_.optim.clip);
+             clip > 0 ? detail::join(" is over 100 times the clip of ", clip)
+                      : std::string(" is over 100, and optim.clip is off"));
   if (!due) return;
   const MetricSums losses = losses_->reduce(ranks_, "training loss");
   losses_->clear();

@@ -16,6 +16,7 @@ double cosine(double from, double to, double fraction) {
 
 void check(const Schedule& s) {
   BORA_CHECK(s.total > 0, "schedule: total updates must be positive, got ", s.total);
+  BORA_CHECK(s.begin >= 0, "schedule: begin must not be negative, got ", s.begin);
   BORA_CHECK(s.peak >= 0, "schedule: peak rate must not be negative, got ", s.peak);
   BORA_CHECK(s.warmup >= 0 && s.step_every > 0, "schedule: warmup ", s.warmup, ", step_every ",
              s.step_every);
@@ -44,9 +45,11 @@ Phase one_cycle_phase(const Schedule& s, int64_t done) {
 
 }  // namespace
 
-double learning_rate(const Schedule& s, int64_t done) {
+double learning_rate(const Schedule& s, int64_t all_done) {
   check(s);
-  BORA_CHECK(done >= 0, "learning_rate: ", done, " updates done");
+  BORA_CHECK(all_done >= s.begin, "learning_rate: ", all_done,
+             " updates done, the schedule begins after ", s.begin);
+  const int64_t done = all_done - s.begin;
   if (s.kind == Schedule::Kind::one_cycle) {
     const Phase phase = one_cycle_phase(s, done);
     const double first = s.peak / s.div;
@@ -74,7 +77,9 @@ double learning_rate(const Schedule& s, int64_t done) {
 double momentum(const Schedule& s, int64_t done, double fixed) {
   if (s.kind != Schedule::Kind::one_cycle || !s.cycle_beta1) return fixed;
   check(s);
-  const Phase phase = one_cycle_phase(s, done);
+  BORA_CHECK(done >= s.begin, "momentum: ", done, " updates done, the schedule begins after ",
+             s.begin);
+  const Phase phase = one_cycle_phase(s, done - s.begin);
   return phase.warming ? cosine(s.beta1_high, s.beta1_low, phase.fraction)
                        : cosine(s.beta1_low, s.beta1_high, phase.fraction);
 }

@@ -12,8 +12,9 @@ struct Schedule {
   enum class Kind { constant, step, cosine, one_cycle };
   Kind kind = Kind::one_cycle;
   double peak = 1e-3;
-  int64_t total = 1;          ///< updates of the whole run
-  int64_t warmup = 0;         ///< constant, step, cosine: linear warm-up over so many updates
+  int64_t total = 1;   ///< updates of the whole run
+  int64_t begin = 0;   ///< updates made under an earlier schedule: this one starts after them
+  int64_t warmup = 0;  ///< constant, step, cosine: linear warm-up over so many updates
   double warmup_start = 0.0;  ///< where that warm-up comes from; at most peak
   int64_t step_every = 1;     ///< step: multiply by `step_factor` each so many updates
   double step_factor = 0.1;

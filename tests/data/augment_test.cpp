@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows 99 (angle channels) and 100 (flips, turns).
+// Rows 99 (angle channels), 100 (flips, turns), 101 (noise).
 #include "data/augment.hpp"
 
 #include <gmock/gmock.h>
@@ -126,6 +126,71 @@ TEST(Augment, DrawsArePureFairAndOnlyWhatIsAllowed) {
   EXPECT_NEAR(n_x, 2000, 158);
   EXPECT_NEAR(n_y, 2000, 158);
   for (int n : turns) EXPECT_NEAR(n, 1000, 137);
+}
+
+/// Buildings in every third cell, every seventh is padding.
+Sample city() {
+  Sample s = numbered(16, 16, 16, 30);
+  for (int64_t i = 0; i < s.valid.numel(); ++i) {
+    s.valid.data<uint8_t>()[i] = i % 7 != 0;
+    s.input.data<float>()[3 * i] = i % 3 == 0 || i % 7 == 0 ? -1.0f : 1.0f;
+  }
+  return s;
+}
+
+TEST(Augment, NoiseIsOnTheInputAloneAndBuildingsStayRecoverable) {
+  for (const double deviation : {0.05, 0.3}) {
+    const Sample plain = city();
+    Sample s = city();
+    add_input_noise(s, {.noise = deviation}, {7, 1});
+    EXPECT_EQ(s.target.to_vector<float>(), plain.target.to_vector<float>());
+    EXPECT_EQ(s.region.to_vector<uint8_t>(), plain.region.to_vector<uint8_t>());
+    EXPECT_EQ(s.valid.to_vector<uint8_t>(), plain.valid.to_vector<uint8_t>());
+    EXPECT_EQ(s.angle_deg, plain.angle_deg);
+    double sum = 0, squares = 0, n = 0;
+    for (int64_t i = 0; i < s.valid.numel(); ++i) {
+      const float was = plain.input.data<float>()[3 * i], is = s.input.data<float>()[3 * i];
+      ASSERT_EQ(is < 0, was < 0) << i;
+      ASSERT_EQ(s.input.data<float>()[3 * i + 1], plain.input.data<float>()[3 * i + 1]);
+      ASSERT_EQ(s.input.data<float>()[3 * i + 2], plain.input.data<float>()[3 * i + 2]);
+      if (plain.valid.data<uint8_t>()[i] == 0) {
+        ASSERT_EQ(is, was) << "padding " << i;
+        continue;
+      }
+      const double e = is - was;
+      sum += e, squares += e * e, n += 1;
+    }
+    // 3510 cells: five standard errors of a mean, 5 / sqrt(n), and of a deviation, 5 / sqrt(2 n);
+    // the cut at 0.95 takes 1 % off a deviation of 0.3.
+    EXPECT_NEAR(sum / n, 0, 0.085 * deviation);
+    EXPECT_NEAR(std::sqrt(squares / n), deviation, 0.07 * deviation);
+    Sample again = city(), other = city();
+    add_input_noise(again, {.noise = deviation}, {7, 1});
+    add_input_noise(other, {.noise = deviation}, {7, 2});
+    EXPECT_EQ(again.input.to_vector<float>(), s.input.to_vector<float>());
+    EXPECT_NE(other.input.to_vector<float>(), s.input.to_vector<float>());
+  }
+}
+
+TEST(Augment, NoiseComesAsOftenAsItsProbabilitySays) {
+  const auto plain = numbered(2, 2, 2, 0).input.to_vector<float>();
+  const auto noisy = [&](AugmentConfig config) {
+    int n = 0;
+    for (uint64_t i = 0; i < 2000; ++i) {
+      Sample s = numbered(2, 2, 2, 0);
+      s.valid.fill(1);
+      add_input_noise(s, config, {3, i});
+      n += s.input.to_vector<float>() != plain;
+    }
+    return n;
+  };
+  EXPECT_EQ(noisy({}), 0);
+  EXPECT_EQ(noisy({.noise = 0.1, .noise_probability = 0}), 0);
+  EXPECT_EQ(noisy({.noise = 0.1}), 2000);
+  EXPECT_NEAR(noisy({.noise = 0.1, .noise_probability = 0.25}), 500, 97);  // five deviations
+  Sample s = numbered(2, 2, 2, 0);
+  EXPECT_THAT(message_of([&] { add_input_noise(s, {.noise_probability = 2}, {}); }),
+              HasSubstr("probability 2"));
 }
 
 }  // namespace

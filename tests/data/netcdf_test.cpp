@@ -6,11 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
+#include "data/hdf5_scales.hpp"
 #include "data/permute.hpp"
 #include "tests/data/pipeline_support.hpp"
 #include "tests/data/reference_values.hpp"
@@ -267,6 +270,27 @@ TEST(Permute, EveryOrderOfThreeAxes) {
   EXPECT_EQ(permute(Tensor::zeros(Shape{0, 3}, DType::u8), {1, 0}).shape(), Shape({3, 0}));
   EXPECT_THROW(permute(t, {0, 1}), Error);
   EXPECT_THROW(permute(t, {0, 1, 1}), Error);
+}
+
+// Two runs of one program give the same bytes, wherever their memory lies.
+TEST(NetcdfWriter, BytesDoNotDependOnAddresses) {
+  const TempFolder folder;
+  const auto write = [&](const std::string& name, const std::array<size_t, 3>& place) {
+    hdf5::File file = hdf5::File::create(folder.file(name));
+    std::array<std::optional<hdf5::Dataset>, 3> axes;
+    for (size_t i = 0; i < 3; ++i) {
+      hdf5::Dataset& axis = axes[place[i]].emplace(file.write_dataset(
+          std::string(1, "xyz"[i]), Tensor::zeros(Shape{2 + static_cast<int64_t>(i)}, DType::f32)));
+      hdf5::make_scale(axis, std::string(1, "xyz"[i]), static_cast<int>(i), false);
+    }
+    hdf5::Dataset v = file.write_dataset("v", Tensor::zeros(Shape{2, 3, 4}, DType::f32));
+    hdf5::attach_scales({{&v, {&*axes[place[0]], &*axes[place[1]], &*axes[place[2]]}}});
+  };
+  write("up.nc", {0, 1, 2});
+  write("down.nc", {2, 1, 0});
+  EXPECT_EQ(read_file(folder.file("up.nc")), read_file(folder.file("down.nc")));
+  EXPECT_EQ(NetcdfFile::open(folder.file("down.nc")).info("v").dimensions,
+            (std::vector<std::string>{"x", "y", "z"}));
 }
 
 }  // namespace

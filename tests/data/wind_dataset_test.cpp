@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows 89 to 97 and 99 on samples read from files.
+// Rows 89 to 97, 99 and 101 on samples read from files.
 #include "data/wind_dataset.hpp"
 
 #include <gmock/gmock.h>
@@ -217,6 +217,28 @@ TEST_F(WindDatasetTest, RandomSamplesAreMirroredInY) {
   }
   EXPECT_GT(n_mirrored, 3);
   EXPECT_LT(n_mirrored, 17);
+}
+
+// Row 101: training reads are noisy, each in its own way, evaluation is not.
+TEST_F(WindDatasetTest, OnlyTrainingInputsAreNoisy) {
+  const Sample plain = WindDataset(config_).read(3, WindowChoice::centred());
+  config_.augment.noise = 0.2;
+  config_.augment.flip_y = true;
+  const WindDataset data(config_);
+  EXPECT_TRUE(same(plain, data.read(3, WindowChoice::centred())));
+  const Sample a = data.read(3, WindowChoice::random({5, 1}));
+  EXPECT_TRUE(same(a, data.read(3, WindowChoice::random({5, 1}))));
+  EXPECT_NE(a.input.to_vector<float>(),
+            data.read(3, WindowChoice::random({5, 2})).input.to_vector<float>());
+  WindConfig quiet = config_;
+  quiet.augment.noise = 0;
+  const Sample b = WindDataset(quiet).read(3, WindowChoice::random({5, 1}));
+  EXPECT_EQ(a.target.to_vector<float>(), b.target.to_vector<float>());
+  EXPECT_EQ(a.region.to_vector<uint8_t>(), b.region.to_vector<uint8_t>());
+  for (int64_t i = 0; i < a.input.numel(); ++i) {
+    ASSERT_NE(a.input.data<float>()[i], b.input.data<float>()[i]);
+    ASSERT_EQ(a.input.data<float>()[i] < 0, b.input.data<float>()[i] < 0);
+  }
 }
 
 // Row 99.

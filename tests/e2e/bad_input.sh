@@ -64,6 +64,26 @@ expect_failure 1 "$work/none.nc" "$unet3d" predict --checkpoint="$work/run/last.
 # Nothing left to train on.
 expect_failure 2 "training" "${two[@]}" train --data.root="$data" --split.validation=0.5 --split.test=0.5 --output.dir="$work/none"
 
+# Too little memory: what is held, what was the peak, and the settings to change (feature 183). The limit lies 300 MB above what the
+# program needs to start; programs with an address sanitizer start under none.
+limit=400000
+until (ulimit -v $limit && "$unet3d" info) >/dev/null 2>&1 || [ $limit -gt 4000000 ]; do
+  limit=$((limit + 200000))
+done
+if [ $limit -gt 4000000 ]; then
+  echo "memory: not tested, the program does not start in 4 GB"
+else
+  (
+    export OMP_NUM_THREADS=1  # each thread's stack counts
+    ulimit -v $((limit + 300000))
+    expect_failure 1 "out of host memory" "$unet3d" train --data.root="$data" --split.test=0.65 --model.base=16 --train.batch=8 \
+      --train.epochs=1 --loader.threads=0 --output.dir="$work/memory"
+  )
+  for text in "MiB live" "peak" "now train.batch=8, data.shape=0x0x0, model.base=16, model.recompute="; do
+    grep -qF "$text" "$work/out" || { cat "$work/out" >&2; fail "'$text' is not in the message"; }
+  done
+fi
+
 # A folder that cannot be written.
 touch "$work/file"
 expect_failure 1 "$work/file" "${two[@]}" train "${small[@]}" --train.epochs=1 --output.dir="$work/file/run"

@@ -25,6 +25,22 @@ mpirun -n 2 "$bin/unet3d" train --config "$run/config.toml" --output.dir="$work/
   { cat "$work/log" >&2; fail "training from config.toml"; }
 "$bin/compare_checkpoints" "$run/last.h5" "$work/again/last.h5" || fail "config.toml gives another run"
 
+# The gradient norm is logged before clipping, also with clipping off; over 100 (times the clip) it is told (feature 127).
+clipped() {  # clipped NAME ARGS...: one update; its norm and factor
+  mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.max_updates=1 --output.dir="$work/$1" "${@:2}" 2>"$work/$1.log" ||
+    { cat "$work/$1.log" >&2; fail "clip: $1"; }
+  sed -n 's/.*"gradient_norm":\([0-9.e+-]*\),"clip_factor":\([0-9.e+-]*\),.*/\1 \2/p' "$work/$1/metrics.jsonl"
+}
+read -r norm factor < <(clipped off --optim.clip=0)
+awk -v f="$factor" 'BEGIN { exit !(f == 1) }' || fail "clip=0 multiplies with $factor"
+if grep -q "gradient norm" "$work/off.log"; then fail "a gradient norm of $norm is warned of"; fi
+read -r same factor < <(clipped small --optim.clip=0.001)
+[ "$norm" = "$same" ] || fail "the norm before clipping is $norm without and $same with a clip"
+awk -v n="$norm" -v f="$factor" 'BEGIN { d = n * f / 0.001 - 1; exit !(d < 1e-3 && d > -1e-3) }' || fail "clipped $norm by $factor"
+grep -q "update 1: gradient norm .* is over 100 times the clip of 0.001" "$work/small.log" || fail "no warning of the small clip"
+clipped steep --optim.clip=0 --loss.gradient_weight=1e5 >/dev/null
+grep -q "is over 100, and optim.clip is off" "$work/steep.log" || { cat "$work/steep.log" >&2; fail "no warning without a clip"; }
+
 # Evaluation: the same numbers for any number of ranks.
 for n in 1 2 4; do
   mpirun -n "$n" "$bin/unet3d" evaluate --checkpoint="$run/best.h5" --output="$work/eval$n.csv" >"$work/table$n" 2>"$work/log" ||
@@ -44,6 +60,21 @@ mpirun -n 2 "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/ma
   { cat "$work/log" >&2; fail "prediction of several"; }
 [ "$(find "$work/many" -name '*_prediction.nc' | wc -l)" -eq "$(find "$data/mask_buildings" -name '28*.nc' | wc -l)" ] ||
   fail "not every mask has a prediction"
+# A city that has no angle in its name, for a network that is told the angle (feature 114): the same field as from a file named so.
+mpirun -n 2 "$bin/unet3d" train "${small[@]}" --data.angle_channels --train.epochs=1 --output.dir="$work/angles" 2>"$work/log" ||
+  { cat "$work/log" >&2; fail "training with angles"; }
+cp "$mask" "$work/city.nc"
+predict=("$bin/unet3d" predict --checkpoint="$work/angles/last.h5")
+expect_failure 1 "no wind angle in the name" "${predict[@]}" --output="$work/city_p.nc" "$work/city.nc"
+expect_failure 2 "is not told the angle" "$bin/unet3d" predict --checkpoint="$run/best.h5" --angle=30 --output="$work/no.nc" "$mask"
+"${predict[@]}" --output="$work/named.nc" "$mask" 2>"$work/log" || { cat "$work/log" >&2; fail "prediction by name"; }
+for angle in 285 100; do
+  "${predict[@]}" --output="$work/city$angle.nc" --angle=$angle "$work/city.nc" 2>"$work/log" ||
+    { cat "$work/log" >&2; fail "prediction at $angle degrees"; }
+done
+cmp "$work/named.nc" "$work/city285.nc" || fail "--angle=285 is not the 285 of the name"
+if cmp -s "$work/city285.nc" "$work/city100.nc"; then fail "the angle does not reach the network"; fi
+
 "$bin/unet3d" info >"$work/info" || fail "info"
 grep -q "5428801 parameters" "$work/info" || fail "info does not count the parameters"
 grep -q "packages: .*oneDNN.*HDF5" "$work/info" || fail "info does not name the packages"

@@ -22,6 +22,23 @@ TEST(Schedule, OneCycleHitsItsThreePointsAndHoldsAfterTheEnd) {
   EXPECT_EQ(learning_rate(s, 1001), learning_rate(s, 999));
 }
 
+// Row 143: a schedule after an earlier one is the same curve, later.
+TEST(Schedule, BeginMovesTheWholeCurve) {
+  using Kind = Schedule::Kind;
+  for (const Kind kind : {Kind::constant, Kind::step, Kind::cosine, Kind::one_cycle}) {
+    const Schedule s{.kind = kind, .peak = 1e-3, .total = 40, .warmup = 5, .step_every = 7};
+    Schedule later = s;
+    later.begin = 100;
+    for (int64_t t = 0; t < 50; ++t) {
+      EXPECT_EQ(learning_rate(later, 100 + t), learning_rate(s, t)) << t;
+      EXPECT_EQ(momentum(later, 100 + t, 0.9), momentum(s, t, 0.9)) << t;
+    }
+    EXPECT_THROW(learning_rate(later, 99), Error);
+  }
+  EXPECT_THROW(learning_rate({.begin = -1}, 0), Error);
+  EXPECT_THROW(momentum({.begin = 3}, 2, 0.9), Error);
+}
+
 TEST(Schedule, OneCycleFollowsTheCosineBetweenItsPoints) {
   const Schedule s{.peak = 1e-3, .total = 1000};
   for (int64_t t : {1, 77, 150, 298}) {
