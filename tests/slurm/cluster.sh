@@ -31,10 +31,13 @@ ReturnToService=2
 SlurmdTimeout=30
 KillWait=5
 JobRequeue=1
-NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2 RealMemory=2000
-NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2 RealMemory=2000
+GresTypes=gpu
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2 RealMemory=2000 Gres=gpu:1
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2 RealMemory=2000 Gres=gpu:1
 PartitionName=test Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 CONF
+  # A GPU that Slurm can count and nobody can use.
+  echo "NodeName=n[1-2] Name=gpu File=/dev/null" >"$d/gres.conf"
   export SLURM_CONF=$d/slurm.conf
   # Both "nodes" are one host: shared memory segments of the two would collide.
   export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
@@ -47,6 +50,7 @@ CONF
   for n in n1 n2; do
     mkdir -p "$d/conf.$n" "$d/tmp.$n"
     ln -s ../slurm.conf "$d/conf.$n/slurm.conf"
+    ln -s ../gres.conf "$d/conf.$n/gres.conf"
     echo "PMIxCliTmpDirBase=$d/tmp.$n" >"$d/conf.$n/mpi.conf"
     slurmd -N "$n" -f "$d/conf.$n/slurm.conf"
   done

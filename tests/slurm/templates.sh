@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The batch template for GPUs on a real Slurm whose nodes have one (made-up) GPU each: one task a GPU, each task sees index 0, and
+# without a device that CUDA knows the job ends at once, says why, and does not requeue itself. Ranks that srun starts without a
+# protocol of this MPI speak by TCP. Features 5, 11, 166, 170. Exit code 77: no Slurm here.
+root=$(cd "$(dirname "$0")/../.." && pwd)
+for program in slurmctld slurmd munged sbatch; do
+  command -v "$program" >/dev/null || { echo "skipped: $program is not installed (scripts/bootstrap.sh --slurm)"; exit 77; }
+done
+[ "$EUID" -eq 0 ] || { echo "skipped: starting a Slurm of our own wants root"; exit 77; }
+# shellcheck source=tests/e2e/common.sh
+source "$root/tests/e2e/common.sh"
+# shellcheck source=tests/slurm/cluster.sh
+source "$root/tests/slurm/cluster.sh"
+trap 'slurm_stop "$work/slurm"; rm -rf "$work"' EXIT
+slurm_start "$work/slurm" || fail "Slurm did not start"
+cd "$work"
+
+job=$(UNET3D="$bin/unet3d" sbatch --parsable --nodes=2 --ntasks-per-node=1 --gpus-per-task=1 --cpus-per-task=1 --time=2 \
+  --output="$work/gpu.out" "$root/slurm/unet3d-gpu.sbatch" "${small[@]}" --output.dir="$work/gpu")
+for _ in $(seq 150); do
+  [ -n "$(squeue -h -j "$job" 2>/dev/null)" ] || break
+  sleep 0.2
+done
+cat "$work/gpu.out"
+[ -z "$(squeue -h -j "$job" 2>/dev/null)" ] || fail "the job for GPUs did not end"
+grep -q "device=cuda: there is no CUDA device here" "$work/gpu.out" || fail "the missing device is not told"
+if grep -q "requeueing" "$work/gpu.out"; then fail "a usage error was requeued"; fi
+# Each task has the one GPU of its node, as index 0.
+# shellcheck disable=SC2016  # the task's variable
+gpus=$(srun -N 2 -n 2 --gpus-per-task=1 --mpi=none bash -c 'echo "gpu $CUDA_VISIBLE_DEVICES"') || fail "srun with GPUs"
+[ "$(grep -c '^gpu 0$' <<<"$gpus")" -eq 2 ] || fail "not one GPU a task: $gpus"
+
+# Without PMI: Slurm's own variables, TCP. (n1 and n2 are this host, under names that nobody resolves.)
+MASTER_ADDR=127.0.0.1 srun -N 2 -n 2 --mpi=none "$bin/unet3d" train "${small[@]}" --train.epochs=1 --train.max_updates=2 \
+  --output.dir="$work/tcp" >"$work/tcp.log" 2>&1 || { cat "$work/tcp.log" >&2; fail "srun --mpi=none"; }
+grep -q "speak by TCP" "$work/tcp.log" || { cat "$work/tcp.log" >&2; fail "TCP is not told"; }
+mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=1 --train.max_updates=2 --output.dir="$work/mpi" >"$work/mpi.log" 2>&1 ||
+  { cat "$work/mpi.log" >&2; fail "mpirun"; }
+"$bin/compare_checkpoints" "$work/mpi/last.h5" "$work/tcp/last.h5" || fail "srun by TCP: not mpirun's bits"
+echo "slurm templates: all as it should be"
