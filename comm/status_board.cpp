@@ -105,9 +105,10 @@ std::string StatusBoard::describe(int world_rank) const {
   if (!read(world_rank, s)) return {};
   const int64_t now = steady_now_ns();
   std::string text = detail::join("process ", s.process, ": ");
+  // Said before it fell silent: at the end of a run it only waits.
+  if (s.ended) return text + "is done, and waits for the others at the end";
   if (const double silent = seconds(s.written_ns, now); silent > kSilent_s)
     return text + detail::join("has not run for ", rounded(silent), " (stopped, or dead)");
-  if (s.ended) return text + "has left its communicator";
   if (s.section_end_ns != 0)
     text += detail::join("in '", s.section, "' for ", rounded(seconds(s.section_begin_ns, now)),
                          now > s.section_end_ns ? " (longer than announced); " : "; ");

@@ -68,19 +68,16 @@ study=$output/study.jsonl
 if ! $report_only; then
   [ -n "$ranks" ] || fail "--ranks LIST is missing"
   [[ $launcher == *"{n}"* ]] || fail "--launcher '$launcher' has no place for {n}"
-  ranks=$(list "$ranks" "$number") modes=$(list "$modes" 'weak|strong') data=$(list "$data" 'on|off')
-  precisions=$(list "$precisions" 'fp32|fp16|bf16') accumulates=$(list "$accumulates" "$number") buckets=$(list "$buckets" '[0-9]+')
+  # One a line: of several assignments only the last one's failure would end the script.
+  ranks=$(list "$ranks" "$number")
+  modes=$(list "$modes" 'weak|strong')
+  data=$(list "$data" 'on|off')
+  precisions=$(list "$precisions" 'fp32|fp16|bf16')
+  accumulates=$(list "$accumulates" "$number")
+  buckets=$(list "$buckets" '[0-9]+')
   rounds=$(list "$rounds" "$number")
   if [ "$global" = 0 ]; then global=$(sort -n <<<"$ranks" | tail -n 1); fi
   list "$global" "$number" >/dev/null
-  mkdir -p "$output"
-  # Jobs of other settings would be taken for done.
-  settings="global batch $global, ${keys[*]}"
-  if [ -e "$output/settings" ] && [ "$(cat "$output/settings")" != "$settings" ]; then
-    fail "$output holds a study with other settings ($(cat "$output/settings")): wanted those ($settings), or another --output"
-  fi
-  echo "$settings" >"$output/settings"
-  touch "$study" "$output/done"
   # shellcheck source=scripts/mpi_env.sh
   source "$root/scripts/mpi_env.sh"
   user_threads=${OMP_NUM_THREADS:-}
@@ -89,22 +86,35 @@ if ! $report_only; then
     bora_mpi_env "$(sort -n <<<"$ranks" | tail -n 1)"
     export OMP_NUM_THREADS=${user_threads:-$OMP_NUM_THREADS}
   fi
+  mkdir -p "$output"
+  touch "$study" "$output/done"
+  # Jobs of other settings would be taken for done, or joined with these.
+  settings="launcher $launcher; OMP_NUM_THREADS ${OMP_NUM_THREADS:-unset}; data $data_root; keys ${keys[*]}"
+  if [ -s "$study" ] && [ "$(cat "$output/settings" 2>/dev/null)" != "$settings" ]; then
+    fail "$output holds a study with other settings ($(cat "$output/settings" 2>/dev/null)): wanted those ($settings), or another --output"
+  fi
+  echo "$settings" >"$output/settings"
+  trap 'echo "scaling_study.sh: stopped; the same command goes on" >&2; exit 130' INT TERM
   failed=0
   for round in $(seq "$rounds"); do
     for mode in $modes; do for feed in $data; do for precision in $precisions; do for accumulate in $accumulates; do for bucket in $buckets; do
       for n in $ranks; do
-        job="$mode-data_$feed-$precision-a$accumulate-b$bucket-n$n-round$round"
+        job="${mode/strong/strong$global}-data_$feed-$precision-a$accumulate-b$bucket-n$n-round$round"
         if grep -qx "$job" "$output/done"; then continue; fi
         options=(--precision="$precision" --accumulate="$accumulate" --bucket_mib="$bucket" --json="$study" "${keys[@]}")
         if [ "$mode" = strong ]; then options+=(--global_batch="$global"); fi
         if [ "$feed" = on ]; then options+=(--data.root="$data_root"); fi
         echo "round $round of $rounds: $job" >&2
         read -ra start <<<"${launcher//\{n\}/$n}"
-        if "${start[@]}" "$bin/bench_scaling" "${options[@]}" >"$output/$job.log" 2>&1; then
+        code=0
+        "${start[@]}" "$bin/bench_scaling" "${options[@]}" >"$output/$job.log" 2>&1 || code=$?
+        # Ended by a signal: so is the study (a launcher may have taken a Ctrl-C for itself).
+        if ((code == 130 || code == 143)); then kill -INT $$; fi
+        if ((code == 0)); then
           echo "$job" >>"$output/done"
         else
           failed=$((failed + 1))
-          echo "scaling_study.sh: $job failed: $(grep -m 1 'error' "$output/$job.log" || tail -n 1 "$output/$job.log") (all of it in $output/$job.log)" >&2
+          echo "scaling_study.sh: $job ended with code $code: $(grep -m 1 'error' "$output/$job.log" || echo "see its log") (all of it in $output/$job.log)" >&2
         fi
       done
     done; done; done; done; done

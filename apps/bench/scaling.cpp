@@ -2,6 +2,7 @@
 #include "apps/bench/scaling.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/error.hpp"
@@ -161,7 +162,14 @@ std::vector<StudyRow> study_of(const std::vector<ScalingRow>& jobs) {
   std::vector<StudyRow> rows;
   for (const auto& [key, members] : groups) {
     StudyRow row;
-    row.job = *members.front();
+    // The job nearest to the median stands for what has no range of its own.
+    std::vector<double> all;
+    for (const ScalingRow* m : members) all.push_back(m->median_ms());
+    const double middle = percentile(all, 0.5);
+    row.job = **std::min_element(
+        members.begin(), members.end(), [&](const ScalingRow* a, const ScalingRow* b) {
+          return std::abs(a->median_ms() - middle) < std::abs(b->median_ms() - middle);
+        });
     row.repeats = static_cast<int>(members.size());
     std::vector<double> medians, exposed;
     for (const ScalingRow* m : members) {

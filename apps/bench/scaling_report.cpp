@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaling_report: tables, a plot and a prediction out of the lines that bench_scaling leaves.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -137,6 +138,11 @@ void print_predictions(const std::vector<StudyRow>& rows, const ReportConfig& c)
         "rank\n%6s %11s %11s %10s %11s\n",
         done.c_str(), 1e6 * link.latency_s, 1e-9 * link.bytes_per_s, "ranks", "step ms",
         "exposed ms", "efficiency", "samples/s");
+    if (j.predicted_ms > 0 && std::abs(j.median_ms() / j.predicted_ms - 1) > 0.15)
+      std::printf(
+          "  (its own step is %.2f times what this model says: repeat it on a quieter "
+          "machine)\n",
+          j.median_ms() / j.predicted_ms);
     if (j.hosts == 1 && (c.latency_us == 0 || c.gbyte_s == 0))
       std::printf(
           "  (the link was measured inside one host: give --latency_us and --gbyte_s of the "

@@ -188,7 +188,7 @@ void Workers::reap() {
       log_warn("bora_launch: rank ", rank, " was ended by signal ", WTERMSIG(status), " (",
                ::strsignal(WTERMSIG(status)), "); stopping the others");
     } else {
-      log_warn("bora_launch: rank ", rank, " has failed with code ", code, "; stopping the others");
+      log_warn("bora_launch: rank ", rank, " ended with code ", code, "; stopping the others");
     }
   }
 }

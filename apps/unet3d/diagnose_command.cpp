@@ -17,6 +17,7 @@
 #include "core/build_info.hpp"
 #include "core/log.hpp"
 #include "core/profile.hpp"
+#include "data/atomic_file.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -147,7 +148,13 @@ void print_output(const std::string& folder, Collective& ranks) {
     std::filesystem::create_directories(folder, error);
     if (::access(folder.c_str(), W_OK) != 0)
       throw UsageError(folder + ": rank 0 cannot write there");
+    const std::string probe = folder + "/.bora-diagnose";
+    // Written, synced, renamed and removed, as a checkpoint is: what a full disk or quota refuses.
+    data::write_file_atomic(probe, std::string(size_t{1} << 20, 'x'));
+    std::filesystem::remove(probe, error);
     const auto [free, all] = space(folder.c_str());
+    if (free < 1073741824.0)
+      log_warn("output ", folder, ": only ", free / 1048576.0, " MiB are free");
     std::printf("output %s: writable, %.1f of %.1f GiB free\n", folder.c_str(), gib(free),
                 gib(all));
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <filesystem>
 
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/exchange.hpp"
@@ -14,10 +15,12 @@ namespace {
 struct ExportConfig {
   std::string checkpoint;
   std::string output = "model.safetensors";
+  bool overwrite = false;
   static constexpr auto fields() {
     return std::tuple{
         field("checkpoint", &ExportConfig::checkpoint, "the network: best.h5 or last.h5 of a run"),
-        field("output", &ExportConfig::output, "the file to write")};
+        field("output", &ExportConfig::output, "the file to write"),
+        field("overwrite", &ExportConfig::overwrite, "replace the file if there is one")};
   }
 };
 
@@ -39,6 +42,11 @@ int export_command(MpiSession& session, const std::vector<std::string>& args) {
   const std::unique_ptr<Collective> ranks = make_communicator(session);
   ranks->agree("exporting " + config.checkpoint, [&] {
     if (session.rank() != 0) return;
+    std::error_code none;
+    if (std::filesystem::equivalent(config.checkpoint, config.output, none))
+      throw UsageError("export: the output " + config.output + " is the checkpoint itself");
+    if (!config.overwrite && std::filesystem::exists(config.output))
+      throw UsageError("export: " + config.output + " exists already; --overwrite replaces it");
     const TrainedModel trained = load_trained(config.checkpoint);
     const std::vector<data::NamedTensor> tensors = torch_tensors(*trained.model);
     data::write_safetensors(config.output, tensors,

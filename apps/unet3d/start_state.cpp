@@ -2,6 +2,7 @@
 #include "apps/unet3d/start_state.hpp"
 
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include "apps/unet3d/cases.hpp"
@@ -47,6 +48,21 @@ class Texts {
     BORA_CHECK(error == std::errc{} && end == last, file_.path(), ": __metadata__ '", kPrefix, key,
                "' is '", found, "', wanted a number");
     return value;
+  }
+  int64_t positive(const std::string& key) const {
+    const auto value = number<int64_t>(key);
+    BORA_CHECK(value > 0, file_.path(), ": __metadata__ '", kPrefix, key, "' is ", value,
+               ", wanted more than 0");
+    return value;
+  }
+  /// The statistics of the normalisation: finite, of one cell at least.
+  data::Moments moments() const {
+    const data::Moments m{positive("normalisation.n"), number<double>("normalisation.mean"),
+                          number<double>("normalisation.m2")};
+    BORA_CHECK(std::isfinite(m.mean) && std::isfinite(m.m2) && m.m2 >= 0, file_.path(),
+               ": __metadata__ has statistics with mean ", m.mean, " and sum of squares ", m.m2,
+               ", wanted finite numbers, the second not below 0");
+    return m;
   }
   std::vector<std::string> lines(const std::string& key) const {
     const std::string& all = text(key);
@@ -165,13 +181,10 @@ StartState start_state_of_metadata(const data::SafetensorsReader& file) {
   config_load_text(s.config, texts.text("config"), file.path() + ", __metadata__ 'bora.config'");
   s.in_channels = texts.number<int64_t>("model.in_channels");
   s.normalisation = data::norm_mode_from(texts.text("normalisation.mode"));
-  if (s.normalisation == data::NormMode::global)
-    s.moments = {texts.number<int64_t>("normalisation.n"),
-                 texts.number<double>("normalisation.mean"),
-                 texts.number<double>("normalisation.m2")};
+  if (s.normalisation == data::NormMode::global) s.moments = texts.moments();
   for (const char* part : kParts) part_of(s, part) = texts.lines(std::string("cases.") + part);
-  s.total_updates = texts.number<int64_t>("total_updates");
-  s.world_size = texts.number<int64_t>("world_size");
+  s.total_updates = texts.positive("total_updates");
+  s.world_size = texts.positive("world_size");
   s.updates = texts.number<int64_t>("updates");
   return s;
 }
@@ -186,9 +199,7 @@ std::string adopt_statistics(StartState& state, const data::SafetensorsReader& f
   if (!differences.empty())
     throw UsageError("the weights belong to another network:" + differences);
   if (state.normalisation != data::NormMode::global || !texts.has("normalisation.n")) return "";
-  const data::Moments own{texts.number<int64_t>("normalisation.n"),
-                          texts.number<double>("normalisation.mean"),
-                          texts.number<double>("normalisation.m2")};
+  const data::Moments own = texts.moments();
   BORA_CHECK(own.n > 0 && own.scaling().sigma > 0, file.path(), ": __metadata__ has statistics of ",
              own.n, " cells with sigma ", own.scaling().sigma,
              ", wanted at least one cell and a sigma above 0");

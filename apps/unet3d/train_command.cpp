@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "apps/common/place.hpp"
+#include "apps/common/same_settings.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/parallel.hpp"
@@ -47,6 +48,7 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
       make_communicator(session, communicator_options(config.comm));
   if (session.rank() == 0) log_info(build_info_text());
   apps::log_launch(session, *ranks, threads);
+  apps::require_same_settings(*ranks, config_text(config));
   return with_memory_advice(config, [&] {
     Trainer trainer(config, *ranks);
     return trainer.run() ? 0 : config.train.stop_code;

@@ -141,9 +141,12 @@ bool Trainer::run() {
   if (position_.data.position > 0 || position_.validation_due) save_last();
   if (!main()) return !stop_.stopping();
   if (stop_.stopping())
-    progress_.line("stopped by " + stop_.reason() + " after update " + std::to_string(updates()) +
-                   " of " + std::to_string(total_updates_) + ": saved in " + config_.output.dir +
-                   "; the same command with --resume goes on");
+    progress_.line(
+        updates() == 0
+            ? "stopped by " + stop_.reason() + " before the first update: there is nothing to save"
+            : "stopped by " + stop_.reason() + " after update " + std::to_string(updates()) +
+                  " of " + std::to_string(total_updates_) + ": saved in " + config_.output.dir +
+                  "; the same command with --resume goes on");
   if (n_saves_ > 0)
     progress_.line(detail::join(n_saves_, " checkpoints took ", apps::brief(save_s_), " s, ",
                                 apps::brief(100 * save_s_ / (now_s() - run_begin_s_)),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/common/place.hpp"
+#include "apps/common/same_settings.hpp"
 #include "core/error.hpp"
 #include "core/profile.hpp"
 
@@ -104,6 +105,16 @@ TEST(Monitor, CostsLessThanAHundredthOfAShortStep) {
     monitor.end_step(1);
   }
   EXPECT_LT((now_s() - begin) / kSteps, 0.01 * 0.01);
+}
+
+TEST(SameSettings, TheFirstDifferenceHasItsSectionAndBothValues) {
+  const std::string text = "resume = false\n[optim]\nlr = 0.1\n[train]\nseed = 1\n";
+  EXPECT_EQ(first_difference(text, text), "nothing");
+  EXPECT_EQ(first_difference("resume = false\n[optim]\nlr = 0.2\n[train]\nseed = 1\n", text),
+            "[optim] 'lr = 0.2', on rank 0 'lr = 0.1'");
+  EXPECT_EQ(first_difference("resume = true\n", text),
+            "'resume = true', on rank 0 'resume = false'");
+  EXPECT_EQ(first_difference(text + "x = 1\n", text), "[train] 'x = 1', on rank 0 '(none)'");
 }
 
 RankPlace place(int rank, const std::string& host, std::vector<int> cpus, int threads) {

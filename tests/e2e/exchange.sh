@@ -12,11 +12,13 @@ quiet "$unet3d" train "${small[@]/--optim.lr=3e-3/--optim.lr=0}" --train.epochs=
 quiet "$unet3d" train "${small[@]}" --train.epochs=2 --train.max_updates=3 --output.dir="$work/run"
 quiet "$unet3d" export --checkpoint="$work/still/last.h5" --output="$work/start.safetensors"
 quiet "$unet3d" export --checkpoint="$work/run/last.h5" --output="$work/w.safetensors"
+expect_failure 2 "exists already" "$unet3d" export --checkpoint="$work/run/last.h5" --output="$work/w.safetensors"
+expect_failure 2 "is the checkpoint itself" "$unet3d" export --checkpoint="$work/run/last.h5" --output="$work/run/last.h5" --overwrite
 
 # There and back: the same tensors, with the settings of the file itself, of a checkpoint, and of a TOML file and its data.
 for like in "" "$work/run/last.h5" "$work/run/config.toml"; do
   quiet "$unet3d" import --weights="$work/w.safetensors" --like="$like" --output="$work/back.h5" --overwrite
-  quiet "$unet3d" export --checkpoint="$work/back.h5" --output="$work/again.safetensors"
+  quiet "$unet3d" export --checkpoint="$work/back.h5" --output="$work/again.safetensors" --overwrite
   # The count of updates made is the one thing that is not kept.
   cmp <(LC_ALL=C sed 's/"bora.updates":"3"/"bora.updates":"0"/' "$work/w.safetensors") "$work/again.safetensors" ||
     fail "export, import, export gives another file with --like=$like"
@@ -53,7 +55,7 @@ quiet "$unet3d" predict --checkpoint="$work/run/last.h5" --output="$work/p.nc" "
 "$python" -B "$root/docs/torch_unet3d.py" "$work/w.safetensors" "$mask" --compare "$work/p.nc" --save "$work/torch.safetensors" ||
   fail "PyTorch's output"
 quiet "$unet3d" import --weights="$work/torch.safetensors" --output="$work/back.h5" --overwrite
-quiet "$unet3d" export --checkpoint="$work/back.h5" --output="$work/again.safetensors"
+quiet "$unet3d" export --checkpoint="$work/back.h5" --output="$work/again.safetensors" --overwrite
 cmp <(LC_ALL=C sed 's/"bora.updates":"3"/"bora.updates":"0"/' "$work/w.safetensors") "$work/again.safetensors" ||
   fail "through PyTorch and back"
 echo "exchange: all as it should be, through PyTorch too"

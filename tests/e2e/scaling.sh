@@ -19,15 +19,23 @@ for key in efficiency peak_mib exposed_ms; do head -n 1 "$work/study/scaling.csv
 grep -q "step / max(computing, reductions)" "$work/study/weak-data_off-fp32-a1-b0-n2-round1.log" || fail "the job's log"
 
 # Broken off: the job that is missing is run, the others are not run again.
-sed -i '/^strong-data_on-fp32-a1-b0-n2-round1$/d' "$work/study/done"
+sed -i '/^strong2-data_on-fp32-a1-b0-n2-round1$/d' "$work/study/done"
 "${study[@]}" --ranks 1,2 --mode weak,strong --data on,off --link >"$work/table" 2>"$work/log" || { cat "$work/log" >&2; fail "going on"; }
 [ "$(grep -c 'round 1 of 1' "$work/log")" -eq 1 ] || { cat "$work/log" >&2; fail "not one job run again"; }
 
 # A job that fails is named, the others are reported.
 code=0
-"${study[@]}" --ranks 1 --mode strong --global-batch 3 >"$work/table" 2>"$work/log" || code=$?
+"${study[@]}" --ranks 1 --mode strong --model.norm=instance >"$work/table" 2>"$work/log" || code=$?
 [ "$code" -eq 2 ] || fail "code $code for other settings in the same folder"
 grep -q "holds a study with other settings" "$work/log" || { cat "$work/log" >&2; fail "the other settings are not named"; }
+# A bad list ends it at once, and makes nothing.
+for bad in "--ranks 1,x" "--ranks 1 --mode wek" "--ranks 0" "--ranks 1 --rounds 0"; do
+  code=0
+  # shellcheck disable=SC2086  # two words or four
+  "${study[@]}" --output "$work/bad" $bad >"$work/out" 2>&1 || code=$?
+  [ "$code" -eq 2 ] || { cat "$work/out" >&2; fail "code $code for $bad"; }
+  [ ! -e "$work/bad" ] || fail "$bad left a folder"
+done
 code=0
 "${study[@]}" --output "$work/odd" --ranks 1,2 --mode strong --global-batch 3 >"$work/table" 2>"$work/log" || code=$?
 [ "$code" -eq 2 ] || fail "code $code for a batch that does not divide"
