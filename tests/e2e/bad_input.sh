@@ -12,8 +12,8 @@ expect_failure 2 "unknown command 'trian'" "${two[@]}" trian
 expect_failure 2 "did you mean" "${train[@]}" --modle.base=8
 expect_failure 2 "model.base" "${train[@]}" --model.base=many
 # Ranks that were started with different settings.
-expect_failure 2 "rank 1 was started with other settings than rank 0: [optim] 'lr = 0.05'" mpirun -n 1 "$unet3d" train "${small[@]}" \
-  --train.epochs=1 --output.dir="$work/run" : -n 1 "$unet3d" train "${small[@]}" --optim.lr=0.05 --train.epochs=1 --output.dir="$work/run"
+expect_failure 2 "rank 1 was started with other settings than rank 0: [loss] 'gradient_weight = 0.5', on rank 0 'gradient_weight = 0.1'" mpirun -n 1 "$unet3d" train "${small[@]}" \
+  --train.epochs=1 --output.dir="$work/run" : -n 1 "$unet3d" train "${small[@]}" --loss.gradient_weight=0.5 --train.epochs=1 --output.dir="$work/run"
 expect_failure 2 "device=cuda: " "${train[@]}" --device=cuda
 expect_failure 2 "loss.kind" "${train[@]}" --loss.kind=huber
 printf '[optim]\nlearning_rate = 1\n' >"$work/bad.toml"
