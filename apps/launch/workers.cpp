@@ -172,24 +172,32 @@ void Workers::become_worker(int local) {
 }
 
 void Workers::reap() {
+  // waitpid does not say who died first: of several the one that a signal ended is the cause, since
+  // ranks that lose another end with a code.
+  int culprit = -1, culprit_status = 0;
   for (;;) {
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG);
-    if (pid <= 0) return;
+    if (pid <= 0) break;
     const auto worker = std::find_if(workers_.begin(), workers_.end(),
                                      [&](const Worker& w) { return w.pid == pid; });
     if (worker == workers_.end()) continue;
     worker->pid = -1;
-    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (code == 0 || code_ != 0) continue;
-    code_ = code;
-    const auto rank = options_.node * options_.workers + (worker - workers_.begin());
-    if (WIFSIGNALED(status)) {
-      log_warn("bora_launch: rank ", rank, " was ended by signal ", WTERMSIG(status), " (",
-               ::strsignal(WTERMSIG(status)), "); stopping the others");
-    } else {
-      log_warn("bora_launch: rank ", rank, " ended with code ", code, "; stopping the others");
-    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    if (culprit >= 0 && !(WIFSIGNALED(status) && !WIFSIGNALED(culprit_status))) continue;
+    culprit = static_cast<int>(worker - workers_.begin());
+    culprit_status = status;
+  }
+  if (culprit < 0 || code_ != 0) return;
+  const int rank = options_.node * options_.workers + culprit;
+  if (WIFSIGNALED(culprit_status)) {
+    const int signal = WTERMSIG(culprit_status);
+    code_ = 128 + signal;
+    log_warn("bora_launch: rank ", rank, " was ended by signal ", signal, " (", ::strsignal(signal),
+             "); stopping the others");
+  } else {
+    code_ = WEXITSTATUS(culprit_status);
+    log_warn("bora_launch: rank ", rank, " ended with code ", code_, "; stopping the others");
   }
 }
 
