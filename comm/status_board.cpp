@@ -106,7 +106,8 @@ std::string StatusBoard::describe(int world_rank) const {
   const int64_t now = steady_now_ns();
   std::string text = detail::join("process ", s.process, ": ");
   // Said before it fell silent: at the end of a run it only waits.
-  if (s.ended) return text + "has left its communicator (done, or failed), and waits at the end of the run";
+  if (s.ended)
+    return text + "has left its communicator (done, or failed), and waits at the end of the run";
   if (const double silent = seconds(s.written_ns, now); silent > kSilent_s)
     return text + detail::join("has not run for ", rounded(silent), " (stopped, or dead)");
   if (s.section_end_ns != 0)
