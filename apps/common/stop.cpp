@@ -51,6 +51,12 @@ void catch_stop_signals() {
   sigemptyset(&action.sa_mask);
   for (const int number : {SIGTERM, SIGUSR1})
     BORA_CHECK(::sigaction(number, &action, nullptr) == 0, "cannot catch signal ", number);
+  // Whoever starts the program may block them until here, so that none comes too early and ends it.
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGTERM);
+  sigaddset(&both, SIGUSR1);
+  ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
 }
 
 int stop_signal() { return g_signal; }

@@ -82,9 +82,11 @@ void Trainer::log_window(const apps::UpdateReport& report) {
   }
 }
 
-// Told when it begins, not at each line of the log.
+// Told when it begins, not at each line of the log; it ends when the rank is well within the
+// others, so that one at the threshold is not told again and again.
 void Trainer::warn_of_straggler(const apps::JobWindow& job) {
-  const int now = job.straggler() ? job.slowest : -1;
+  const bool still = straggler_ == job.slowest && job.slowest_own_s > 1.05 * job.median_own_s;
+  const int now = job.straggler() || still ? job.slowest : -1;
   if (main() && now >= 0 && now != straggler_)
     log_warn("rank ", now, " on host ", hosts_.at(static_cast<size_t>(now)), " needs ",
              apps::brief(job.slowest_own_s), " s a step, the others ",

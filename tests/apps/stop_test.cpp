@@ -30,5 +30,23 @@ TEST(Stop, TheEchoOfASignalIsIgnoredAndASecondOneEndsAtOnce) {
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
 }
 
+// A signal that comes while the program starts is kept where the starter has blocked it.
+TEST(Stop, ASignalThatWasBlockedUntilTheProgramListensIsKept) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    ::raise(SIGUSR1);  // would end the process
+    catch_stop_signals();
+    ::_exit(stop_signal() == SIGUSR1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 }  // namespace
 }  // namespace bora::apps

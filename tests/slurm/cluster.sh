@@ -1,10 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # A Slurm of our own on this host, as root, without systemd: munged, slurmctld, two slurmd. Everything lies below $1 (a temporary folder).
-# Sourced: slurm_start DIR, slurm_stop DIR.
+# Sourced: slurm_start DIR [gpus], slurm_stop DIR.
 
 slurm_start() {
-  local d=$1 host port
+  local d=$1 gpus=${2:-} host port gres=""
+  if [ -n "$gpus" ]; then gres=" Gres=gpu:1"; fi
   host=$(hostname)
   port=$((20000 + RANDOM % 20000))
   mkdir -p "$d"/{run,log,state,spool}
@@ -31,13 +32,13 @@ ReturnToService=2
 SlurmdTimeout=30
 KillWait=5
 JobRequeue=1
-GresTypes=gpu
-NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2 RealMemory=2000 Gres=gpu:1
-NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2 RealMemory=2000 Gres=gpu:1
+${gpus:+GresTypes=gpu}
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2 RealMemory=2000$gres
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2 RealMemory=2000$gres
 PartitionName=test Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 CONF
-  # A GPU that Slurm can count and nobody can use.
-  echo "NodeName=n[1-2] Name=gpu File=/dev/null" >"$d/gres.conf"
+  # GPUs that Slurm can count and nobody can use.
+  echo "${gpus:+NodeName=n[1-2] Name=gpu File=/dev/null}" >"$d/gres.conf"
   export SLURM_CONF=$d/slurm.conf
   # Both "nodes" are one host: shared memory segments of the two would collide.
   export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo

@@ -29,11 +29,12 @@ wait_for() {  # wait_for SECONDS WHAT COMMAND...
   fail "after $seconds s: $what"
 }
 
-# Two minutes, signalled at least 90 s before their end and at most a minute earlier: after 0 to 30 s.
+# Three minutes, signalled at least 90 s before their end and at most a minute earlier: after 30 to 90 s, so that each start makes
+# updates (with two minutes each start was signalled as it began, and the job went round without any).
 cd "$work"
-job=$(UNET3D="$bin/unet3d" sbatch --parsable --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 --time=2 --signal=USR1@90 \
+job=$(UNET3D="$bin/unet3d" sbatch --parsable --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 --time=3 --signal=USR1@90 \
   --output="$work/job.out" "$root/slurm/unet3d-cpu.sbatch" "${options[@]}" --output.dir="$work/run")
-wait_for 120 "the job did not requeue itself" grep -qs "requeueing job $job" "$work/job.out"
+wait_for 150 "the job did not requeue itself" grep -qs "requeueing job $job" "$work/job.out"
 grep -q "stopped by a signal after update" "$work/job.out" || fail "the time limit's signal was not obeyed"
 wait_for 60 "the job was not started again" grep -q "restart [1-9]" "$work/job.out"
 before=$(lines '"kind":"train"' "$work/run/metrics.jsonl")

@@ -13,7 +13,7 @@ source "$root/tests/e2e/common.sh"
 # shellcheck source=tests/slurm/cluster.sh
 source "$root/tests/slurm/cluster.sh"
 trap 'slurm_stop "$work/slurm"; rm -rf "$work"' EXIT
-slurm_start "$work/slurm" || fail "Slurm did not start"
+slurm_start "$work/slurm" gpus || fail "Slurm did not start"
 cd "$work"
 
 job=$(UNET3D="$bin/unet3d" sbatch --parsable --nodes=2 --ntasks-per-node=1 --gpus-per-task=1 --cpus-per-task=1 --time=2 \
