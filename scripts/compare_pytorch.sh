@@ -41,15 +41,8 @@ while [ $# -gt 0 ]; do
     *) fail "unknown option '$1' (--help lists them)" ;;
   esac
 done
-# list <values> <allowed as a regular expression>: the values, checked.
-list() {
-  local value
-  for value in ${1//,/ }; do
-    [[ $value =~ ^($2)$ ]] || fail "'$value' in '$1': wanted $2"
-    echo "$value"
-  done
-}
-number='[1-9][0-9]*'
+# shellcheck source=scripts/lists.sh
+source "$root/scripts/lists.sh"
 for ((i = 0; i < ${#chosen[@]}; i += 2)); do
   value=${chosen[i + 1]}
   case ${chosen[i]} in

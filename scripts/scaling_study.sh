@@ -52,15 +52,8 @@ while [ $# -gt 0 ]; do
     *) fail "unknown option '$1' (--help lists them)" ;;
   esac
 done
-# list VALUES ALLOWED: the values of a comma-separated list, checked against a regular expression.
-list() {
-  local value
-  for value in ${1//,/ }; do
-    [[ $value =~ ^($2)$ ]] || fail "'$value' in '$1': wanted $2"
-    echo "$value"
-  done
-}
-number='[1-9][0-9]*'
+# shellcheck source=scripts/lists.sh
+source "$root/scripts/lists.sh"
 [ -n "$output" ] || fail "--output FOLDER is missing"
 bin=${BORA_BIN:-$root/build/cpu-release/bin}
 [ -x "$bin/bench_scaling" ] || fail "$bin/bench_scaling is missing; build it with ./check or 'cmake --build --preset cpu-release'"
@@ -68,7 +61,6 @@ study=$output/study.jsonl
 if ! $report_only; then
   [ -n "$ranks" ] || fail "--ranks LIST is missing"
   [[ $launcher == *"{n}"* ]] || fail "--launcher '$launcher' has no place for {n}"
-  # One a line: of several assignments only the last one's failure would end the script.
   ranks=$(list "$ranks" "$number")
   modes=$(list "$modes" 'weak|strong')
   data=$(list "$data" 'on|off')

@@ -1,7 +1,15 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # A Slurm of our own on this host, as root, without systemd: munged, slurmctld, two slurmd. Everything lies below $1 (a temporary folder).
-# Sourced: slurm_start DIR [gpus], slurm_stop DIR.
+# Sourced: slurm_possible (says what is missing), slurm_start DIR [gpus], slurm_stop DIR.
+
+slurm_possible() {
+  local program
+  for program in slurmctld slurmd munged sbatch; do
+    command -v "$program" >/dev/null || { echo "skipped: $program is not installed (scripts/bootstrap.sh --slurm)"; return 1; }
+  done
+  [ "$EUID" -eq 0 ] || { echo "skipped: starting a Slurm of our own wants root"; return 1; }
+}
 
 slurm_start() {
   local d=$1 gpus=${2:-} host port gres=""

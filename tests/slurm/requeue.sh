@@ -3,14 +3,11 @@
 # The batch template on a real Slurm (features 166-168): a job whose time limit is shorter than its run saves, requeues itself and goes
 # on, with the bits of a run that was never stopped. Exit code 77: no Slurm here.
 root=$(cd "$(dirname "$0")/../.." && pwd)
-for program in slurmctld slurmd munged sbatch; do
-  command -v "$program" >/dev/null || { echo "skipped: $program is not installed (scripts/bootstrap.sh --slurm)"; exit 77; }
-done
-[ "$EUID" -eq 0 ] || { echo "skipped: starting a Slurm of our own wants root"; exit 77; }
-# shellcheck source=tests/e2e/common.sh
-source "$root/tests/e2e/common.sh"
 # shellcheck source=tests/slurm/cluster.sh
 source "$root/tests/slurm/cluster.sh"
+slurm_possible || exit 77
+# shellcheck source=tests/e2e/common.sh
+source "$root/tests/e2e/common.sh"
 trap 'slurm_stop "$work/slurm"; rm -rf "$work"' EXIT
 slurm_start "$work/slurm" || fail "Slurm did not start"
 

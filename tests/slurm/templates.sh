@@ -4,14 +4,11 @@
 # without a device that CUDA knows the job ends at once, says why, and does not requeue itself. Ranks that srun starts without a
 # protocol of this MPI speak by TCP. Features 5, 11, 166, 170. Exit code 77: no Slurm here.
 root=$(cd "$(dirname "$0")/../.." && pwd)
-for program in slurmctld slurmd munged sbatch; do
-  command -v "$program" >/dev/null || { echo "skipped: $program is not installed (scripts/bootstrap.sh --slurm)"; exit 77; }
-done
-[ "$EUID" -eq 0 ] || { echo "skipped: starting a Slurm of our own wants root"; exit 77; }
-# shellcheck source=tests/e2e/common.sh
-source "$root/tests/e2e/common.sh"
 # shellcheck source=tests/slurm/cluster.sh
 source "$root/tests/slurm/cluster.sh"
+slurm_possible || exit 77
+# shellcheck source=tests/e2e/common.sh
+source "$root/tests/e2e/common.sh"
 trap 'slurm_stop "$work/slurm"; rm -rf "$work"' EXIT
 slurm_start "$work/slurm" gpus || fail "Slurm did not start"
 cd "$work"
