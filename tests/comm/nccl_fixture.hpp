@@ -68,4 +68,21 @@ class NcclTest : public ::testing::Test {
   NcclOptions options_;
 };
 
+/// A communicator, and the device that it works on.
+class NcclOperations : public NcclTest {
+ protected:
+  NcclOperations() : nccl_(make()), device_(cuda(nccl_->device())) {}
+  // Row 22: the same bytes on all ranks.
+  void expect_same_everywhere(const Tensor& x) {
+    const Tensor mine = x.to(cpu());
+    const std::string bytes(static_cast<const char*>(mine.raw()),
+                            static_cast<size_t>(mine.bytes()));
+    const auto all = on_all(bytes);
+    for (const std::string& other : all) EXPECT_EQ(all[0], other);
+  }
+
+  std::unique_ptr<NcclCommunicator> nccl_;
+  Device device_;
+};
+
 }  // namespace bora::testing

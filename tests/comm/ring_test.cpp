@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ring in pieces (features 28, 29): every cut gives the sum, and pieces are sent on before the
 // chunk that they belong to has arrived.  Ranks are threads that speak by TCP.
-#include "comm/tcp_transport.hpp"
 #include "comm/transport_communicator.hpp"
+#include "tests/comm/tcp_ranks.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <functional>
 #include <mutex>
-#include <thread>
 
 namespace bora {
 namespace {
@@ -64,30 +62,18 @@ class Trace final : public Transport {
 /// Runs body on n ranks with a communicator each that sums by `way` in pieces of so many bytes.
 void on_ranks(int n, AllReduceAlgorithm way, int64_t piece_bytes,
               const std::function<void(Collective&, Trace&)>& body) {
-  const tcp::Socket listener = tcp::listen_at(tcp::parse_endpoint("127.0.0.1:0"));
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < n; ++r) {
-    ranks.emplace_back([&, r] {
-      LaunchPlace place;
-      place.rank = r;
-      place.size = n;
-      place.master_host = "127.0.0.1";
-      place.master_port = tcp::local_end(listener.fd()).port();
-      if (r == 0) place.listener = ::dup(listener.fd());
-      auto mesh = std::make_shared<tcp::Mesh>(r, tcp::meet(place));
-      auto trace = std::make_shared<Trace>(std::make_shared<TcpTransport>(mesh));
-      {
-        TransportCommunicator comm(trace, "here",
-                                   {.threaded = false,
-                                    .all_reduce = way,
-                                    .stage_bytes = 0,
-                                    .ring_piece_bytes = piece_bytes});
-        body(comm, *trace);
-      }
-      mesh->goodbye();
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  testing::on_tcp_ranks(n, [&](const std::shared_ptr<TcpTransport>& tcp, tcp::Mesh& mesh) {
+    const auto trace = std::make_shared<Trace>(tcp);
+    {
+      TransportCommunicator comm(trace, "here",
+                                 {.threaded = false,
+                                  .all_reduce = way,
+                                  .stage_bytes = 0,
+                                  .ring_piece_bytes = piece_bytes});
+      body(comm, *trace);
+    }
+    mesh.goodbye();
+  });
 }
 
 // Chunks of 1, 3, 4 and 7 pieces and all between; lengths that do not divide; fewer elements than

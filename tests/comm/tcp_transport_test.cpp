@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages by TCP, and ranks that are lost.  Ranks are threads: all that they share is the network.
-#include "comm/tcp_transport.hpp"
+#include "tests/comm/tcp_ranks.hpp"
 #include "tests/support/message_of.hpp"
 
 #include <gmock/gmock.h>
@@ -16,27 +16,15 @@ namespace bora {
 namespace {
 
 using bora::testing::message_of;
+using bora::testing::on_tcp_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// Runs body on n ranks.
 void on_ranks(int n, const std::function<void(TcpTransport&, tcp::Mesh&)>& body) {
-  const tcp::Socket listener = tcp::listen_at(tcp::parse_endpoint("127.0.0.1:0"));
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < n; ++r) {
-    ranks.emplace_back([&, r] {
-      LaunchPlace place;
-      place.rank = r;
-      place.size = n;
-      place.master_host = "127.0.0.1";
-      place.master_port = tcp::local_end(listener.fd()).port();
-      if (r == 0) place.listener = ::dup(listener.fd());
-      auto mesh = std::make_shared<tcp::Mesh>(r, tcp::meet(place));
-      TcpTransport transport(mesh);
-      body(transport, *mesh);
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  on_tcp_ranks(n, [&](const std::shared_ptr<TcpTransport>& transport, tcp::Mesh& mesh) {
+    body(*transport, mesh);
+  });
 }
 
 std::vector<char> pattern(int64_t bytes, int seed) {
