@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/gradient_exchange.hpp"
 
-#include "comm/fnv.hpp"
+#include "comm/same_text.hpp"
 
 #include <sstream>
 #include <string>
@@ -35,13 +35,7 @@ void check_same_layout(const char* who, const FlatLayout& layout, const std::str
                        Collective& collective) {
   std::string mine = also + "\n";
   for (const Range& r : layout.ranges()) mine += detail::join("'", r.name, "' ", r.shape, "\n");
-  // The usual case costs one small exchange; the texts travel only to find the difference.
-  const auto hash = static_cast<int64_t>(fnv1a(mine));
-  Tensor most = Tensor::from<int64_t>({2}, std::vector<int64_t>{hash, ~hash});
-  collective.control().all_reduce(most, ReduceOp::max, "layout of the gradients");
-  // Equal to the largest and to the smallest: equal everywhere.
-  if (most.data<int64_t>()[0] == hash && most.data<int64_t>()[1] == ~hash) return;
-  const auto all = collective.all_gather_text(mine, "layout of the gradients");
+  const auto all = texts_if_different(collective, mine, "layout of the gradients");
   for (size_t r = 1; r < all.size(); ++r) {
     if (all[r] == all[0]) continue;
     std::istringstream a(all[0]), b(all[r]);
@@ -74,7 +68,8 @@ void average_gradients(const std::vector<Leaf*>& leaves, Collective& collective)
                                                 : kNothing);
   }
   Tensor all = Tensor::empty({collective.size(), n}, DType::i64);
-  collective.all_gather(Tensor::from<int64_t>({n}, mine), all, "which gradients there are");
+  collective.control().all_gather(Tensor::from<int64_t>({n}, mine), all,
+                                  "which gradients there are");
   std::vector<Leaf*> wanted;
   for (int64_t i = 0; i < n; ++i) {
     bool used = false;

@@ -8,16 +8,19 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <set>
 
 #include "apps/bench/scaling.hpp"
 #include "apps/bench/step.hpp"
+#include "apps/common/all_reduce_choice.hpp"
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "comm/communicator.hpp"
+#include "comm/rank_group.hpp"
 #include "core/log.hpp"
 #include "core/profile.hpp"
-#include "data/batch.hpp"
+#include "data/data_manager.hpp"
 #include "data/wind_dataset.hpp"
 
 namespace bora::bench {
@@ -47,8 +50,7 @@ struct ScalingConfig : StepConfig {
             field("loader_threads", &C::loader_threads, "threads that read ahead (with data.root)",
                   between(0, 256)),
             field("all_reduce", &C::all_reduce, "as comm.all_reduce in training",
-                  one_of("auto", "shared", "exchange", "ring", "chunked_ring", "halving",
-                         "hierarchical", "library")),
+                  apps::kAllReduceChoices),
             field("link", &C::link,
                   "measure latency and bandwidth between the ranks, and predict the step by them"),
             field("json", &C::json, "also append the result to this file (JSON lines)")});
@@ -57,10 +59,7 @@ struct ScalingConfig : StepConfig {
 
 constexpr int kLinkRepeats = 7;
 
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
+double median(const std::vector<double>& v) { return percentile(v, 0.5); }
 
 double cpu_s() {
   rusage u{};
@@ -71,50 +70,33 @@ double cpu_s() {
   return s(u.ru_utime) + s(u.ru_stime);
 }
 
-/// Endless samples out of files, by a loader like the trainer's.
+/// Endless samples out of files, as the trainer reads them.
 class Feed {
  public:
   Feed(const ScalingConfig& c, Collective& ranks)
       : dataset_(c.data, &ranks),
-        sampler_({.n_samples = dataset_.size(),
-                  .n_ranks = ranks.size(),
-                  .rank = ranks.rank(),
-                  .shuffle = true,
-                  .tail = data::Tail::pad,
-                  .batch = c.batch}),
-        batch_(c.batch),
-        loader_({.n_threads = c.loader_threads},
-                data::sample_reader(dataset_, data::Reading::random, 0),
-                data::sample_namer(dataset_)) {
+        manager_(dataset_, {.n_ranks = ranks.size(),
+                            .rank = ranks.rank(),
+                            .batch = c.batch,
+                            .tail = data::Tail::drop,  // all batches of one size
+                            .loader = {.n_threads = c.loader_threads}}) {
     if (dataset_.n_channels() != 1)
       throw UsageError("bench_scaling: data.angle_channels gives the input 3 channels, wanted 1");
     std::vector<int64_t> all(static_cast<size_t>(dataset_.size()));
-    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+    std::iota(all.begin(), all.end(), int64_t{0});
     dataset_.fit_normaliser(all, ranks);
-    sampler_.require_samples();
   }
   /// As many samples as a step takes; at the end of an epoch the next begins.
   data::Batch next() {
-    std::vector<data::Sample> samples;
-    while (static_cast<int64_t>(samples.size()) < batch_) {
-      std::optional<data::Sample> sample;
-      if (started_) sample = loader_.next();
-      if (sample) {
-        samples.push_back(std::move(*sample));
-        continue;
-      }
-      loader_.start(sampler_.slots({.epoch = epoch_++, .position = 0}));
-      started_ = true;
-    }
-    return data::collate(samples);
+    std::optional<data::Batch> batch = manager_.next();
+    if (!batch) batch = manager_.next();
+    BORA_CHECK(batch, "bench_scaling: an epoch without a batch");
+    return std::move(*batch);
   }
 
  private:
   data::WindDataset dataset_;
-  data::DistributedSampler sampler_;
-  int64_t batch_, epoch_ = 0;
-  bool started_ = false;
-  data::Loader<data::Sample> loader_;
+  data::DataManager manager_;
 };
 
 /// How fast an all-reduction is while every rank's threads compute, as a share of its speed alone.
@@ -310,7 +292,7 @@ int run(MpiSession& session, int argc, char** argv) {
 
   ScalingRow row;
   row.ranks = n;
-  const std::vector<std::string> hosts = ranks->all_gather_text(session.host(), "hosts");
+  const std::vector<std::string>& hosts = RankGroup::world()->hosts;
   row.hosts = static_cast<int>(std::set<std::string>(hosts.begin(), hosts.end()).size());
   row.threads = threads;
   row.mode = c.global_batch > 0 ? "strong" : "weak";

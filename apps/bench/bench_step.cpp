@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/bench/report.hpp"
+#include "apps/common/all_reduce_choice.hpp"
 #include "apps/common/threads.hpp"
 #include "comm/communicator.hpp"
 #include "core/build_info.hpp"
@@ -38,8 +39,7 @@ struct BenchConfig : StepConfig {
             field("convs", &BenchConfig::convs,
                   "also time each convolution of the network alone, in oneDNN"),
             field("all_reduce", &BenchConfig::all_reduce, "several ranks: as comm.all_reduce",
-                  one_of("auto", "shared", "exchange", "ring", "chunked_ring", "halving",
-                         "hierarchical", "library")),
+                  apps::kAllReduceChoices),
             field("threaded", &BenchConfig::threaded,
                   "several ranks: reduce in a thread of its own; else where backward comes by"),
             field("json", &BenchConfig::json, "also write the result to this file (JSON lines)")});

@@ -8,8 +8,6 @@
 #include "core/error.hpp"
 
 namespace bora::bench {
-namespace {
-
 double percentile(std::vector<double> values, double p) {
   BORA_CHECK(!values.empty(), "a percentile of no values");
   std::sort(values.begin(), values.end());
@@ -18,6 +16,8 @@ double percentile(std::vector<double> values, double p) {
   const size_t high = std::min(low + 1, values.size() - 1);
   return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
 }
+
+namespace {
 
 class Reader {
  public:
@@ -163,20 +163,17 @@ std::vector<StudyRow> study_of(const std::vector<ScalingRow>& jobs) {
   for (const auto& [key, members] : groups) {
     StudyRow row;
     // The job nearest to the median stands for what has no range of its own.
-    std::vector<double> all;
-    for (const ScalingRow* m : members) all.push_back(m->median_ms());
-    const double middle = percentile(all, 0.5);
-    row.job = **std::min_element(
-        members.begin(), members.end(), [&](const ScalingRow* a, const ScalingRow* b) {
-          return std::abs(a->median_ms() - middle) < std::abs(b->median_ms() - middle);
-        });
-    row.repeats = static_cast<int>(members.size());
     std::vector<double> medians, exposed;
     for (const ScalingRow* m : members) {
       medians.push_back(m->median_ms());
       exposed.push_back(m->exposed_ms / m->median_ms());
     }
     row.step_ms = percentile(medians, 0.5);
+    row.job = **std::min_element(
+        members.begin(), members.end(), [&](const ScalingRow* a, const ScalingRow* b) {
+          return std::abs(a->median_ms() - row.step_ms) < std::abs(b->median_ms() - row.step_ms);
+        });
+    row.repeats = static_cast<int>(members.size());
     row.low_ms = percentile(medians, 0);
     row.high_ms = percentile(medians, 1);
     row.exposed_share = percentile(exposed, 0.5);

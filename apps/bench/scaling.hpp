@@ -10,6 +10,9 @@
 
 namespace bora::bench {
 
+/// Linear between the values' ranks; p from 0 to 1.  Error for no values.
+double percentile(std::vector<double> values, double p);
+
 /// One job: a number of ranks, a setting, and what its steps took.
 struct ScalingRow {
   // What was run.

@@ -74,7 +74,7 @@ Step::Step(const StepConfig& config, Collective& ranks)
       arena_->gradients(), arena_->leaves(), ranks,
       ReducerOptions{.buckets = bucket_sizes(config),
                      .op = ReduceOp::mean,
-                     .travel = unet3d::gradient_type(config.gradient_type),
+                     .travel = dtype_from(config.gradient_type),
                      .staging_memory =
                          config.shared_gradients ? unet3d::shared_memory(ranks) : MemorySource{}});
   updater_ = std::make_unique<apps::Updater>(
@@ -119,7 +119,7 @@ void Step::run() {
 }
 
 void Step::reduce_only() {
-  const DType wire = unet3d::gradient_type(config_.gradient_type);
+  const DType wire = dtype_from(config_.gradient_type);
   Tensor gradients = arena_->gradients().all();
   if (wire != gradients.dtype()) {
     if (!in_transit_.defined()) in_transit_ = Tensor::zeros(gradients.shape(), wire);

@@ -63,6 +63,13 @@ StepWindow Monitor::window() const {
 
 void Monitor::clear() { next_ = held_ = 0; }
 
+std::optional<int> StragglerWatch::begins(const JobWindow& job) {
+  const bool lasts = named_ == job.slowest && job.slowest_own_s > 1.05 * job.median_own_s;
+  if (lasts) return {};
+  named_ = job.straggler() ? job.slowest : -1;
+  return named_ >= 0 ? std::optional(named_) : std::nullopt;
+}
+
 JobWindow join_windows(const std::vector<StepWindow>& ranks) {
   JobWindow job;
   std::vector<double> own;

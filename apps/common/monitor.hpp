@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,17 @@ struct JobWindow {
   /// Whether the slowest rank needs more than 1.15 times the median: the others wait for it.
   bool straggler() const { return slowest_own_s > 1.15 * median_own_s && median_own_s > 0; }
 };
+/// When to name a straggler: as it begins, not again while it lasts.  It ends when the rank needs
+/// less than 1.05 times the median, so that one at the threshold is not named again and again.
+class StragglerWatch {
+ public:
+  /// The rank that is a straggler from this window on; nothing if none is, or it was named.
+  std::optional<int> begins(const JobWindow& job);
+
+ private:
+  int named_ = -1;
+};
+
 /// Pure: of all ranks' windows, in rank order.
 JobWindow join_windows(const std::vector<StepWindow>& ranks);
 /// Collective: one gather of a few numbers.

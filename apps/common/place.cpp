@@ -57,11 +57,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 }  // namespace
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
 RankPlace this_place(const MpiSession& session, int threads) {
   RankPlace p;
   p.rank = session.rank();

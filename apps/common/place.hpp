@@ -24,8 +24,6 @@ struct RankPlace {
   std::vector<std::pair<std::string, std::string>> interfaces;
 };
 
-/// Of this machine, as it calls itself.
-std::string host_name();
 /// This process; `threads` as set by set_compute_threads().
 RankPlace this_place(const MpiSession& session, int threads);
 

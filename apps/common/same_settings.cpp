@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "comm/fnv.hpp"
+#include "comm/same_text.hpp"
 #include "core/error.hpp"
 
 namespace bora::apps {
@@ -24,13 +24,7 @@ std::string first_difference(const std::string& text, const std::string& of_rank
 }
 
 void require_same_settings(Collective& ranks, const std::string& text) {
-  if (ranks.size() == 1) return;
-  // The usual case costs two numbers; texts travel only to find the difference.
-  const auto hash = static_cast<int64_t>(fnv1a(text));
-  const int64_t most = ranks.all_reduce(hash, ReduceOp::max, "settings");
-  const int64_t least = ranks.all_reduce(hash, ReduceOp::min, "settings");
-  if (most == least) return;
-  const std::vector<std::string> texts = ranks.all_gather_text(text, "settings");
+  const std::vector<std::string> texts = texts_if_different(ranks, text, "settings");
   for (size_t r = 1; r < texts.size(); ++r)
     if (texts[r] != texts[0])
       throw UsageError(detail::join("rank ", r, " was started with other settings than rank 0: ",

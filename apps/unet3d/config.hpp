@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "apps/common/all_reduce_choice.hpp"
 #include "apps/unet3d/model.hpp"
 #include "core/config.hpp"
 #include "data/split.hpp"
@@ -161,8 +162,7 @@ struct CommConfig {
         field("all_reduce", &CommConfig::all_reduce,
               "how gradients are summed over the ranks (docs/collectives.md); reproducible: the "
               "same bits for any number of ranks with the same global batch, without overlap",
-              one_of("auto", "shared", "exchange", "ring", "chunked_ring", "halving",
-                     "hierarchical", "library", "reproducible")),
+              apps::kAllReduceChoices),
         field("shard_samples", &CommConfig::shard_samples,
               "reproducible: samples whose gradients are computed at once; those of a rank in one "
               "update must be 1, 2, 4, 8, ... times as many",

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "apps/common/all_reduce_choice.hpp"
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/cases.hpp"
@@ -34,8 +35,7 @@ struct DiagnoseConfig {
         field("mib", &DiagnoseConfig::mib, "size of the timed all-reduction, MiB",
               between(1, 4096)),
         field("all_reduce", &DiagnoseConfig::all_reduce, "its way, as comm.all_reduce in training",
-              one_of("auto", "shared", "exchange", "ring", "chunked_ring", "halving",
-                     "hierarchical", "library"))};
+              apps::kAllReduceChoices)};
   }
 };
 

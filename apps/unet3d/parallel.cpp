@@ -7,13 +7,6 @@
 
 namespace bora::unet3d {
 
-DType gradient_type(const std::string& name) {
-  if (name == "f32") return DType::f32;
-  if (name == "f16") return DType::f16;
-  if (name == "bf16") return DType::bf16;
-  throw UsageError("comm.gradient_type '" + name + "': wanted f32, f16 or bf16");
-}
-
 bool reproducible(const Config& config) { return config.comm.all_reduce == "reproducible"; }
 
 void check_device(const std::string& device) {
@@ -73,7 +66,7 @@ std::unique_ptr<GradientExchange> make_exchange(const Config& config, nn::Parame
   options.op = ReduceOp::sum;
   options.unused_as_zero = config.comm.unused_as_zero;
   options.buckets.target = config.comm.bucket_mb << 20;
-  options.travel = gradient_type(config.comm.gradient_type);
+  options.travel = dtype_from(config.comm.gradient_type);
   options.staging_memory = shared_memory(ranks);
   return std::make_unique<GradientReducer>(arena.gradients(), arena.leaves(), ranks, options);
 }

@@ -23,9 +23,6 @@ void check_device(const std::string& device);
 /// Throws UsageError where settings do not go together.  A pure function: all ranks agree.
 void check_parallel(const Config& config);
 
-/// "f32", "f16", "bf16"; UsageError for another name.
-DType gradient_type(const std::string& name);
-
 CommunicatorOptions communicator_options(const CommConfig& config);
 
 /// Memory for what all ranks reduce every update: shared where they share a host; empty (ordinary

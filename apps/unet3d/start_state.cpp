@@ -8,6 +8,7 @@
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/parallel.hpp"
 #include "apps/unet3d/run_folder.hpp"
+#include "apps/unet3d/run_record.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "core/build_info.hpp"
 #include "data/checkpoint.hpp"
@@ -220,7 +221,7 @@ void save_start(const std::string& path, const StartState& state, UNet3d& model,
   const std::unique_ptr<nn::Optimizer> optimizer = make_optimizer(state.config.optim, arena);
   nn::GradScaler scaler(scale_rule_of(state.config.scaler));
   StartState s = state;
-  // The entries of Trainer::state, at the beginning.
+  // What Trainer::state visits, at the beginning.
   data::save_checkpoint(path, [&](StateVisitor& v) {
     const auto value = [&](const char* name, auto x) { v.value(name, x); };
     {
@@ -248,20 +249,12 @@ void save_start(const std::string& path, const StartState& state, UNet3d& model,
       optimizer->state(v);
     }
     scaler.state(v);
-    value("total_updates", s.total_updates);
-    value("world_size", s.world_size);
-    value("schedule_begin", int64_t{0});
-    value("schedule_total", s.total_updates);
-    value("lr_ranks", s.config.optim.scale_lr == "linear" ? s.world_size : int64_t{1});
-    value("best", 0.0);
-    value("best_epoch", int64_t{-1});
-    value("epochs_without_best", int64_t{0});
-    value("stopped_early", false);
-    value("validation_due", false);
-    data::EpochPosition begin;
-    data::DistributedSampler(
-        {.n_samples = static_cast<int64_t>(s.training.size()), .seed = s.config.train.seed})
-        .state(v, begin);
+    RunRecord run{.total_updates = s.total_updates,
+                  .world_size = s.world_size,
+                  .schedule_total = s.total_updates,
+                  .lr_ranks = s.config.optim.scale_lr == "linear" ? s.world_size : 1};
+    run.state(v, data::DistributedSampler({.n_samples = static_cast<int64_t>(s.training.size()),
+                                           .seed = s.config.train.seed}));
   });
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/common/place.hpp"
 #include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/parallel.hpp"
@@ -95,7 +94,6 @@ Trainer::Trainer(const Config& config, Collective& ranks)
     metrics_log_ = std::make_unique<data::JsonlWriter>(
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
   }
-  hosts_ = ranks.all_gather_text(apps::host_name(), "hosts");
   announce();
 }
 

@@ -16,6 +16,7 @@
 #include "apps/unet3d/config.hpp"
 #include "apps/unet3d/loss.hpp"
 #include "apps/unet3d/model.hpp"
+#include "apps/unet3d/run_record.hpp"
 #include "comm/gradient_exchange.hpp"
 #include "core/collective.hpp"
 #include "data/batch.hpp"
@@ -23,17 +24,6 @@
 #include "data/loader.hpp"
 
 namespace bora::unet3d {
-
-/// How far a run has come: together with the weights and the optimizer, all that a resumed run
-/// needs.
-struct Position {
-  data::EpochPosition data;  ///< epoch under way and samples of it used by all ranks
-  double best = 0;           ///< smallest validation loss so far
-  int64_t best_epoch = -1;   ///< -1: none yet
-  int64_t epochs_without_best = 0;
-  bool stopped_early = false;
-  bool validation_due = false;  ///< the epoch before is trained but not validated: stopped between
-};
 
 /// One training run on one rank.  All functions are collective.
 class Trainer {
@@ -67,7 +57,6 @@ class Trainer {
   Tensor window_loss(const data::Batch& batch, const RngPosition& draws, const data::Slot& first,
                      double weight);
   void log_window(const apps::UpdateReport& report);
-  void warn_of_straggler(const apps::JobWindow& job);
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
   void share_statistics();
@@ -99,8 +88,7 @@ class Trainer {
   std::optional<apps::OrderedSums> losses_;  // since the last line of the log
   std::string suspect_;  // what went wrong first in this window's forward passes
   apps::Monitor monitor_;
-  std::vector<std::string> hosts_;  // by rank
-  int straggler_ = -1;              // the rank that was named last as slow
+  apps::StragglerWatch stragglers_;
   double run_begin_s_ = 0;
   int64_t lr_ranks_ = 1;  // that the rule optim.scale_lr counts: those of the run's beginning
   double save_s_ = 0;     // rank 0: spent on checkpoints, of which there were n_saves_

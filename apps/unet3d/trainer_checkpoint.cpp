@@ -27,29 +27,22 @@ void Trainer::state(StateVisitor& visitor) {
     optimizer_->state(visitor);
   }
   scaler_->state(visitor);
-  int64_t total = total_updates_, world = ranks_.size();
-  visitor.value("total_updates", total);
-  visitor.value("world_size", world);
-  nn::Schedule schedule = updater_->schedule();
-  visitor.value("schedule_begin", schedule.begin);
-  visitor.value("schedule_total", schedule.total);
-  visitor.value("lr_ranks", lr_ranks_);
-  visitor.value("best", position_.best);
-  visitor.value("best_epoch", position_.best_epoch);
-  visitor.value("epochs_without_best", position_.epochs_without_best);
-  visitor.value("stopped_early", position_.stopped_early);
-  visitor.value("validation_due", position_.validation_due);
-  plan_->sampler().state(visitor, position_.data);
+  const nn::Schedule& schedule = updater_->schedule();
+  RunRecord run{total_updates_, ranks_.size(), schedule.begin,
+                schedule.total, lr_ranks_,     position_};
+  run.state(visitor, plan_->sampler());
   if (!visitor.loading()) return;
-  if (world != ranks_.size() && main())
-    log_warn("the checkpoint was written by ", world, " ranks, this run has ", ranks_.size(),
-             ": it goes on with the same samples, ",
+  position_ = run.position;
+  lr_ranks_ = run.lr_ranks;
+  if (run.world_size != ranks_.size() && main())
+    log_warn("the checkpoint was written by ", run.world_size, " ranks, this run has ",
+             ranks_.size(), ": it goes on with the same samples, ",
              plan_->sharded() ? "and with the same bits as long as those were reproducible too"
                               : "but not with the same bits");
   // The rate belongs to the run: a linear rule counts the ranks that it began with.
-  nn::Schedule now = schedule_of(config_.optim, schedule.total, static_cast<int>(lr_ranks_));
-  now.begin = schedule.begin;
-  if (total != total_updates_) extend(now, total, text);
+  nn::Schedule now = schedule_of(config_.optim, run.schedule_total, static_cast<int>(lr_ranks_));
+  now.begin = run.schedule_begin;
+  if (run.total_updates != total_updates_) extend(now, run.total_updates, text);
   updater_->set_schedule(now);
 }
 

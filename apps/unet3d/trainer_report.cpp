@@ -5,6 +5,7 @@
 #include "apps/common/text.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "apps/unet3d/trainer.hpp"
+#include "comm/rank_group.hpp"
 #include "comm/watchdog.hpp"
 #include "core/log.hpp"
 #include "core/precision.hpp"
@@ -48,7 +49,11 @@ void Trainer::log_window(const apps::UpdateReport& report) {
   const MetricSums losses = losses_->reduce(ranks_, "training loss");
   losses_->clear();
   const apps::JobWindow job = apps::job_window(monitor_.window(), ranks_);
-  warn_of_straggler(job);
+  const std::optional<int> slow = stragglers_.begins(job);
+  if (main() && slow)
+    log_warn(RankGroup::world()->who(*slow), " needs ", apps::brief(job.slowest_own_s),
+             " s a step, the others ", apps::brief(job.median_own_s),
+             " (median): they wait for it. Its host is slow, shares its cores, or reads slowly");
   if (main()) {
     const double epoch = static_cast<double>(position_.data.epoch) +
                          static_cast<double>(position_.data.position) /
@@ -80,19 +85,6 @@ void Trainer::log_window(const apps::UpdateReport& report) {
                          apps::fixed(losses.mean("loss"), 4) + "  lr " + apps::brief(report.lr) +
                          "  " + apps::fixed(job.samples_per_s, 1) + " samples/s");
   }
-}
-
-// Told when it begins, not at each line of the log; it ends when the rank is well within the
-// others, so that one at the threshold is not told again and again.
-void Trainer::warn_of_straggler(const apps::JobWindow& job) {
-  const bool still = straggler_ == job.slowest && job.slowest_own_s > 1.05 * job.median_own_s;
-  const int now = job.straggler() || still ? job.slowest : -1;
-  if (main() && now >= 0 && now != straggler_)
-    log_warn("rank ", now, " on host ", hosts_.at(static_cast<size_t>(now)), " needs ",
-             apps::brief(job.slowest_own_s), " s a step, the others ",
-             apps::brief(job.median_own_s),
-             " (median): they wait for it. Its host is slow, shares its cores, or reads slowly");
-  straggler_ = now;
 }
 
 std::optional<bool> Trainer::validate() {

@@ -92,6 +92,25 @@ TEST(Monitor, TheJobIsTheSumOfItsRanksAndNamesTheSlowest) {
   EXPECT_FALSE(join_windows(ranks).straggler());
 }
 
+TEST(Monitor, AStragglerIsNamedOnceUntilItIsWellAgain) {
+  StragglerWatch watch;
+  const auto begins = [&](int rank, double own_s) {
+    JobWindow job;
+    job.slowest = rank;
+    job.slowest_own_s = own_s;
+    job.median_own_s = 1;
+    return watch.begins(job);
+  };
+  EXPECT_EQ(begins(1, 1.1), std::nullopt);
+  EXPECT_EQ(begins(1, 1.2), 1);
+  EXPECT_EQ(begins(1, 1.1), std::nullopt);  // between the thresholds: goes on
+  EXPECT_EQ(begins(1, 1.3), std::nullopt);
+  EXPECT_EQ(begins(2, 1.3), 2);  // another one
+  EXPECT_EQ(begins(2, 1.0), std::nullopt);
+  EXPECT_EQ(begins(2, 1.2), 2);  // was well, and is slow again
+  EXPECT_EQ(StragglerWatch().begins({}), std::nullopt);
+}
+
 // Row 153: what a step pays for being watched, against 1 % of a step of 10 ms, far shorter than any
 // that trains a 3-D network.  Measured 0.1 us; the bound leaves room for a busy machine.
 TEST(Monitor, CostsLessThanAHundredthOfAShortStep) {

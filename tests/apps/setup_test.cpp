@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/algorithm.hpp"
+
 namespace bora::unet3d {
 namespace {
 
@@ -23,6 +25,13 @@ TEST(ScheduleOf, LinearRuleMultipliesByTheRanks) {
   EXPECT_DOUBLE_EQ(nn::learning_rate(schedule_of(c, 100, 1), 0), 0.1) << "one rank: no change";
   c.schedule = "one_cycle";
   EXPECT_DOUBLE_EQ(schedule_of(c, 100, 4).peak, 0.4);
+}
+
+TEST(Settings, TheWaysOfAnAllReductionAreThoseThatThereAre) {
+  const auto& ways = all_reduce_algorithms();
+  ASSERT_EQ(apps::kAllReduceChoices.n, ways.size());
+  for (size_t i = 0; i < apps::kAllReduceChoices.n; ++i)
+    EXPECT_NO_THROW(all_reduce_algorithm(apps::kAllReduceChoices.choices[i]));
 }
 
 }  // namespace
