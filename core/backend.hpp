@@ -40,6 +40,27 @@ class Backend {
   virtual bool done(const Event& event) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual void synchronize(const Event& event) = 0;
+
+  /// Host memory that the device copies from and to without the host's help, aligned to 256 bytes.
+  /// Ordinary memory unless overridden.  Throws Error when there is none.
+  virtual void* allocate_pinned(int64_t bytes);
+  virtual void free_pinned(void* data, int64_t bytes) noexcept;
+
+  /// A stream of its own beside the default one, until destroy_stream.  `urgent`: its work goes
+  /// before that of others.  Devices without streams give the default one.
+  virtual Stream make_stream(Device device, bool urgent);
+  virtual void destroy_stream(Stream stream) noexcept;
+
+  /// Whether work can be captured.  If not, the three below throw Error.
+  virtual bool has_graphs() const { return false; }
+  /// Work issued to `stream` by this thread, and to those that wait for its events, is written down
+  /// instead of run.  Memory, synchronisation and pageable copies are errors meanwhile.
+  virtual void begin_capture(Stream stream);
+  /// What was written down since.  Throws Error with the reason if something could not be captured;
+  /// capturing has ended then, too.
+  virtual Graph end_capture(Stream stream);
+  /// Runs it, in stream order.
+  virtual void launch(Stream stream, const Graph& graph);
 };
 
 /// The backend for a kind of device.  Throws Error naming the kind if there is none in this binary

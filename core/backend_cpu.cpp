@@ -129,6 +129,22 @@ thread_local std::vector<Stream> t_scopes;  // the open StreamScopes, innermost 
 
 }  // namespace
 
+void* Backend::allocate_pinned(int64_t bytes) { return cpu_backend().allocate(bytes, cpu()); }
+void Backend::free_pinned(void* data, int64_t bytes) noexcept {
+  cpu_backend().free(data, bytes, cpu());
+}
+Stream Backend::make_stream(Device device, bool) { return default_stream(device); }
+void Backend::destroy_stream(Stream) noexcept {}
+void Backend::begin_capture(Stream stream) {
+  BORA_FAIL("capturing work on ", stream.device, ": this backend has no graphs");
+}
+Graph Backend::end_capture(Stream stream) {
+  BORA_FAIL("capturing work on ", stream.device, ": this backend has no graphs");
+}
+void Backend::launch(Stream stream, const Graph&) {
+  BORA_FAIL("launching a graph on ", stream.device, ": this backend has no graphs");
+}
+
 bool has_backend(DeviceType type) {
   return type == DeviceType::cpu || g_replacement[static_cast<int>(type)] != nullptr;
 }

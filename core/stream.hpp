@@ -26,6 +26,21 @@ class Event {
   std::shared_ptr<void> native_;
 };
 
+/// Work that was captured from a stream, to be launched as one.  Copies share it.
+class Graph {
+ public:
+  Graph() = default;
+  Graph(Device device, std::shared_ptr<void> native)
+      : device_(device), native_(std::move(native)) {}
+  bool defined() const { return native_ != nullptr; }
+  Device device() const { return device_; }
+  void* native() const { return native_.get(); }
+
+ private:
+  Device device_;
+  std::shared_ptr<void> native_;
+};
+
 /// A queue of work on a device; a value, the backend owns what is behind `native`.
 struct Stream {
   Device device;

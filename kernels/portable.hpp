@@ -10,8 +10,12 @@
 #include "core/portable.hpp"
 #include "core/tensor.hpp"
 
+// Device code is built by nvcc, or by g++ for the emulator.
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
+#define BORA_DEVICE_CODE 1
+#elif defined(BORA_EMULATED_CUDA)
+#define BORA_DEVICE_CODE 1
 #endif
 
 namespace bora::kernels {
@@ -47,7 +51,7 @@ inline constexpr int64_t kThreadWorthy = 32768;
   BORA_FAIL(what, ": f64 is for gradient checks on the CPU, there are no CUDA kernels for it");
 }
 
-#if defined(__CUDACC__)
+#if defined(BORA_DEVICE_CODE)
 
 inline constexpr int kBlockThreads = 256;
 
@@ -56,6 +60,9 @@ inline unsigned blocks_for(int64_t n_threads) {
   const int64_t blocks = (n_threads + kBlockThreads - 1) / kBlockThreads;
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 65536 ? 65536 : blocks);
 }
+
+#endif
+#if defined(__CUDACC__)
 
 /// The launch just made: throws Error with CUDA's text and the name of the kernel's user.
 inline void check_launch(const char* what) {
