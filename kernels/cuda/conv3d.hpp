@@ -28,10 +28,4 @@ std::string conv3d_library();
 /// The kernels that convolutions on CUDA have used so far, one line each.
 std::vector<std::string> conv3d_implementations();
 
-/// Whether f32 convolutions may round their operands to TF32 (10 bits of mantissa) and use tensor
-/// cores: some 8 times the speed at an error of f16's size.  Off unless set: f32 means f32.
-/// Affects calls made afterwards by any thread.
-void set_tf32(bool allowed);
-bool tf32();
-
 }  // namespace bora::kernels::cuda
