@@ -19,6 +19,7 @@ class ParameterArena {
  public:
   /// type: f32, or f64 for gradient checks.  working: f16 or bf16 for a copy of all values that
   /// mixed precision computes with (core/precision.hpp), or `type` for none.
+  /// Buffers of the module (running statistics) go to the device, too.
   ParameterArena(Module& module, DType type, Device device = cpu());
   /// gradient_memory: where the gradients lie, asked once for their bytes; empty: ordinary memory.
   /// Memory that ranks share (comm/communicator.hpp) saves an all-reduction its copies.
