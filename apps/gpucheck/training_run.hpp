@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// TrainingRun: a network trained as the trainer does it, on one device, on one batch.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "apps/common/updater.hpp"
+#include "apps/gpucheck/networks.hpp"
+#include "core/state.hpp"
+
+namespace bora::gpucheck {
+
+class TrainingRun {
+ public:
+  struct Options {
+    Device device;
+    DType type = DType::f32;  ///< f16: with dynamic loss scaling
+    double rate = 1e-3;
+    double loss_scale = 65536;
+    int64_t growth_interval = 2000;
+  };
+  /// Weights are initialised on the CPU from a fixed seed and copied: the same on every device.
+  TrainingRun(Problem problem, const Options& options);
+  ~TrainingRun();
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
+
+  /// One update, without waiting for the device.  `seed_factor` multiplies the loss's gradient: inf
+  /// makes every gradient overflow.
+  void enqueue(double seed_factor = 1);
+  /// One update; returns the loss before it, and waits.
+  double step(double seed_factor = 1);
+  /// The report of the last step().
+  const apps::UpdateReport& report() const { return report_; }
+
+  /// From now on steps are launches of a captured graph, after some eager steps that it needs to
+  /// warm up.  Throws Error with the reason if the step cannot be captured.
+  void use_graph();
+  int64_t warm_up_steps() const;
+
+  /// Master weights, on the CPU.
+  Tensor values() const;
+  double loss_scale() const { return updater_->loss_scale(); }
+  int64_t updates() const { return optimizer_->updates(); }
+  int64_t skipped() const { return scaler_ ? scaler_->skipped() : 0; }
+  int64_t n_parameters() const;
+  const std::string& text() const { return problem_.text; }
+  Device device() const { return options_.device; }
+
+  /// Everything that a checkpoint holds, copied to the host; load() takes it into another run.
+  struct Saved {
+    std::vector<Tensor> tensors;
+    std::vector<int64_t> integers;
+    std::vector<double> numbers;
+  };
+  Saved save();
+  void load(const Saved& saved);
+
+ private:
+  struct Alone;
+  void forward_backward(double seed_factor);
+  void state(StateVisitor& visitor);
+
+  Options options_;
+  Problem problem_;
+  std::unique_ptr<nn::ParameterArena> arena_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+  std::optional<nn::GradScaler> scaler_;
+  std::unique_ptr<Alone> alone_;
+  std::unique_ptr<apps::Updater> updater_;
+  Tensor input_, target_, loss_;
+  apps::UpdateReport report_;
+};
+
+}  // namespace bora::gpucheck
