@@ -99,8 +99,7 @@ void matmul(Stream stream, MatmulForm form, const Tensor& a, const Tensor& b, Te
   BORA_CHECK(a.dtype() == c.dtype() && is_float(a.dtype()), "matmul: types ", a.dtype(), " and ",
              c.dtype(), ", wanted one floating type");
   check_operands("matmul", a, b, c);
-  if (a.device().type == DeviceType::cuda)
-    BORA_IF_CUDA(return cuda::matmul(stream, form, a, b, c));
+  if (a.device().type == DeviceType::cuda) BORA_IF_CUDA(return cuda::matmul(stream, form, a, b, c));
   // The linear map and its gradients are these three.
   switch (form) {
     case MatmulForm::plain:

@@ -6,8 +6,8 @@
 
 namespace bora::kernels {
 
-/// y[r, c] = row[c].  row (C); y (R, C) of the same type, any element type.  Throws Error if they do
-/// not fit.
+/// y[r, c] = row[c].  row (C); y (R, C) of the same type, any element type.  Throws Error if they
+/// do not fit.
 void spread_rows(Stream stream, const Tensor& row, Tensor& y);
 
 }  // namespace bora::kernels

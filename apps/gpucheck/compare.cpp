@@ -22,7 +22,9 @@ double unit_roundoff(DType t) {
 }
 
 /// Half the distance of the smallest numbers of a type: f16 has few bits below 6e-5.
-double absolute_floor(DType t) { return t == DType::f16 ? 0x1p-24 : t == DType::f64 ? 0 : 0x1p-126; }
+double absolute_floor(DType t) {
+  return t == DType::f16 ? 0x1p-24 : t == DType::f64 ? 0 : 0x1p-126;
+}
 
 double gamma(double n, double u) { return n * u / (1 - n * u); }
 
@@ -63,9 +65,11 @@ void compare(const std::vector<double>& got, const std::vector<double>& wanted, 
   }
   const double floor = 2 * absolute_floor(stored);
   const double tol_max = bound * largest + floor;
-  const double tol_l2 = norm > 0 ? bound + floor * std::sqrt(static_cast<double>(got.size()) / norm)
-                                 : bound;
-  const double l2 = odd ? HUGE_VAL : norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+  const double tol_l2 =
+      norm > 0 ? bound + floor * std::sqrt(static_cast<double>(got.size()) / norm) : bound;
+  const double l2 = odd        ? HUGE_VAL
+                    : norm > 0 ? std::sqrt(difference / norm)
+                               : std::sqrt(difference);
   const double max_abs = odd ? HUGE_VAL : worst;
   const bool pass = max_abs <= tol_max && (norm > 0 ? l2 <= tol_l2 : max_abs <= tol_max);
   if (!pass && check.pass)
@@ -75,8 +79,7 @@ void compare(const std::vector<double>& got, const std::vector<double>& wanted, 
   const auto share = [](double value, double tolerance) {
     return tolerance > 0 ? value / tolerance : value > 0 ? HUGE_VAL : 0.0;
   };
-  if (check.tol_max_abs == 0 ||
-      share(max_abs, tol_max) > share(check.max_abs, check.tol_max_abs)) {
+  if (check.tol_max_abs == 0 || share(max_abs, tol_max) > share(check.max_abs, check.tol_max_abs)) {
     check.max_abs = max_abs;
     check.tol_max_abs = tol_max;
   }

@@ -15,6 +15,7 @@
 namespace bora::gpucheck {
 namespace {
 
+#if defined(BORA_CUDA)
 /// "2.28.9" from NCCL, if it can be opened.
 std::string nccl_version() {
   void* const handle = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
@@ -24,6 +25,7 @@ std::string nccl_version() {
   if (version == nullptr || version(&v) != 0) return "unknown";
   return detail::join(v / 10000, '.', v / 100 % 100, '.', v % 100);
 }
+#endif
 
 }  // namespace
 
@@ -31,7 +33,8 @@ Stage environment_stage(const StageOptions& options) {
   const double begin = now_s();
   Stage stage{.name = "environment", .device = options.target.name()};
   stage.facts["build"] = build_info_text();
-  stage.facts["cuda compiler"] = build_info().cuda_compiler;
+  if (build_info().cuda) stage.facts["cuda compiler"] = build_info().cuda_compiler;
+  if (!options.driver_text.empty()) stage.facts["nvidia-smi"] = options.driver_text;
 #if defined(BORA_CUDA)
   stage.facts["nccl"] = nccl_version();
   for (const auto& [key, value] : kernels::cuda::library_facts()) stage.facts[key] = value;

@@ -6,6 +6,9 @@
 
 #include "core/profile.hpp"
 #include "core/rng.hpp"
+#if defined(BORA_CUDA)
+#include "kernels/cuda/device_facts.hpp"
+#endif
 
 namespace bora::gpucheck {
 namespace {
@@ -45,6 +48,12 @@ void repeat(const Tensor& piece, Tensor& t) {
   }
 }
 
+void profiler([[maybe_unused]] bool on) {
+#if defined(BORA_CUDA)
+  kernels::cuda::profiler(on);
+#endif
+}
+
 constexpr int64_t kPiece = int64_t{1} << 20;
 
 }  // namespace
@@ -74,7 +83,8 @@ Tensor KernelRun::input(const Shape& shape, Role role, Fill fill) {
   const int64_t n = shape.numel();
   Shape made = shape;
   if (mode_ == Mode::tail && shape.rank() > 1 && shape[0] > 1) made = shape.with(0, 1);
-  if (mode_ == Mode::bench && n > kPiece) made = Shape{kPiece};
+  const bool large = mode_ == Mode::bench || mode_ == Mode::once;
+  if (large && n > kPiece) made = Shape{kPiece};
   const Tensor host = make(made, rounded, fill, key);
   const DType type = type_of(role);
   const Tensor piece = (host.dtype() == type ? host : host.to(type)).to(device_);
@@ -105,9 +115,17 @@ Tensor KernelRun::inout(const Tensor& start) {
 }
 
 void KernelRun::call(const std::function<void()>& kernel) {
+  const Stream s = stream();
+  if (mode_ == Mode::once) {
+    s.synchronize();
+    profiler(true);
+    kernel();
+    s.synchronize();
+    profiler(false);
+    return;
+  }
   kernel();
   if (mode_ != Mode::bench) return;
-  const Stream s = stream();
   s.synchronize();
   double begin = now_s();
   kernel();

@@ -35,6 +35,7 @@ class KernelRun {
     check,  ///< random values, outputs poisoned with NaN
     tail,   ///< every sample (first axis) holds the values of the first
     bench,  ///< large inputs: a random piece, repeated
+    once,   ///< as bench, one call, between marks for a profiler
   };
   /// `type` is what runs, `rounded` the type that values are rounded to first: the reference sees
   /// the very numbers of the run under test.
@@ -53,7 +54,7 @@ class KernelRun {
   /// Memory between two kernels: poisoned, not compared.
   Tensor scratch(const Shape& shape, Role role = Role::data) const;
 
-  /// Runs the kernel under test: once, in mode bench until it was measured.  What a row calls
+  /// Runs the kernel under test: once, in mode bench until it is measured.  What a row calls
   /// outside of this is preparation.
   void call(const std::function<void()>& kernel);
 

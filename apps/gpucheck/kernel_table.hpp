@@ -12,7 +12,7 @@
 namespace bora::gpucheck {
 
 struct Row {
-  std::string name;
+  std::string name{};
   /// Makes inputs and outputs for a volume batch (N, D, H, W, C), and calls the kernel.
   std::function<void(KernelRun&, const Shape&)> run;
   /// Roundings in f32 that a result goes through before it is rounded to its type, and how much

@@ -29,6 +29,20 @@ bool fits(const Row& row, const Shape& s) {
   return std::min({s[1], s[2], s[3]}) >= row.least_extent;
 }
 
+/// Whether the name contains one of the comma-separated words; no words: yes.
+bool chosen(const std::string& name, const std::string& words) {
+  if (words.empty()) return true;
+  for (size_t begin = 0; begin <= words.size();) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    if (end > begin && name.find(words.substr(begin, end - begin)) != std::string::npos)
+      return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+const Shape kTimed{2, 128, 128, 128, 32};
+
 /// Replaces one element by another number, for the tests of this program.
 void spoil(const std::vector<Tensor>& outputs) {
   for (Tensor out : outputs) {
@@ -48,13 +62,14 @@ class Checker {
   }
 
   void values(const Row& row, const Shape& shape, DType type) {
-    Check check{.op = row.name,
-                .shape = detail::join(shape),
-                .dtype = name_of(type),
-                .reference = "cpu f64",
-                .tol_from = detail::join(row.roundings, " roundings in f32 and one to the result's ",
-                                         "type, times ", row.amplification),
-                .pass = true};
+    Check check{
+        .op = row.name,
+        .shape = detail::join(shape),
+        .dtype = std::string(name_of(type)),
+        .reference = "cpu f64",
+        .tol_from = detail::join(row.roundings, " roundings in f32 and one to the result's ",
+                                 "type, times ", row.amplification),
+        .pass = true};
     try {
       KernelRun reference(cpu(), DType::f64, type, KernelRun::Mode::check);
       row.run(reference, shape);
@@ -84,14 +99,15 @@ class Checker {
 
   /// Every sample is the same, so every sample's result must be; the last lies beyond 2^31 bytes.
   void offsets(const Row& row) {
-    const Shape sample = options_.target.timed() ? Shape{1, 64, 128, 128, 32} : Shape{1, 2, 3, 2, 8};
+    const Shape sample =
+        options_.target.timed() ? Shape{1, 64, 128, 128, 32} : Shape{1, 2, 3, 2, 8};
     const DType type = DType::f16;
     const int64_t n =
         options_.target.timed() ? (int64_t{1} << 31) / (sample.numel() * size_of(type)) + 2 : 3;
     const Shape shape = sample.with(0, n);
     Check check{.op = row.name,
                 .shape = detail::join(shape),
-                .dtype = name_of(type),
+                .dtype = std::string(name_of(type)),
                 .reference = "its first sample",
                 .tol_from = "the same bits in every sample",
                 .pass = true};
@@ -110,7 +126,7 @@ class Checker {
   }
 
   void time(const Row& row, double copy_gb_per_s) {
-    const Shape shape{2, 128, 128, 128, 32};
+    const Shape& shape = kTimed;
     const DType type = row.types.front();
     try {
       KernelRun run(options_.target.device, type, type, KernelRun::Mode::bench);
@@ -122,15 +138,14 @@ class Checker {
       };
       Bench b{.name = row.name,
               .shape = detail::join(shape),
-              .dtype = name_of(type),
+              .dtype = std::string(name_of(type)),
               .ms_p10 = at(0.1),
               .ms_median = at(0.5),
               .ms_p90 = at(0.9),
               .n = static_cast<int64_t>(ms.size()),
               .bytes = run.bytes(),
               .flops = run.flops};
-      if (copy_gb_per_s > 0 && run.flops == 0)
-        b.pct_of_floor = 100 * b.gb_per_s() / copy_gb_per_s;
+      if (copy_gb_per_s > 0 && run.flops == 0) b.pct_of_floor = 100 * b.gb_per_s() / copy_gb_per_s;
       stage_.bench.push_back(b);
     } catch (const std::exception& e) {
       stage_.facts["not timed: " + row.name] = e.what();
@@ -162,12 +177,14 @@ Stage kernels_stage(const StageOptions& options) {
   Stage stage{.name = "kernels", .device = options.target.name()};
   if (options.target.kind == Target::Kind::none) return no_device(stage.name, options.target);
   const double begin = now_s();
-  const auto out_of_time = [&] { return options.budget_s > 0 && now_s() - begin > options.budget_s; };
+  const auto out_of_time = [&] {
+    return options.budget_s > 0 && now_s() - begin > options.budget_s;
+  };
   Checker checker(options, stage);
   int64_t n_left = 0;
   std::vector<const Row*> rows;
   for (const Row& row : kernel_table())
-    if (row.name.find(options.only) != std::string::npos) rows.push_back(&row);
+    if (chosen(row.name, options.only)) rows.push_back(&row);
   BORA_CHECK(!rows.empty(), "kernels: no row is named like '", options.only, "'");
   // Shapes outside, rows inside: whoever runs out of time has seen every kernel.
   for (const Shape& shape : check_shapes(options.tiny))
@@ -200,6 +217,17 @@ Stage kernels_stage(const StageOptions& options) {
   stage.seconds = now_s() - begin;
   stage.conclude();
   return stage;
+}
+
+void launch_kernels(const StageOptions& options) {
+  const Target& target = options.target;
+  const Shape shape = target.timed() && !options.tiny ? kTimed : Shape{1, 4, 4, 4, 8};
+  for (const Row& row : kernel_table()) {
+    if (!chosen(row.name, options.only)) continue;
+    KernelRun run(target.device, row.types.front(), row.types.front(), KernelRun::Mode::once);
+    row.run(run, shape);
+    run.stream().synchronize();
+  }
 }
 
 }  // namespace bora::gpucheck

@@ -46,11 +46,14 @@ struct Settings {
               "one; cpu: tries the stage itself",
               one_of("auto", "cuda", "cpu")),
         field("tiny", &Settings::tiny, "smallest shapes"),
-        field("budget", &Settings::budget, "seconds after which a stage takes on nothing more; 0: any",
-              at_least(0)),
-        field("only", &Settings::only, "kernels: those whose name contains this"),
+        field("budget", &Settings::budget,
+              "seconds after which a stage takes on nothing more; 0: any", at_least(0)),
+        field("only", &Settings::only,
+              "kernels, launch: those whose name contains one of these words, with commas"),
         field("network", &Settings::network, "throughput: which", one_of("mlperf", "wind")),
-        field("way", &Settings::way, "throughput: how", one_of("eager", "graph")),
+        field("way", &Settings::way,
+              "throughput: how; ops: time by op, with CUDA_LAUNCH_BLOCKING=1",
+              one_of("eager", "graph", "ops")),
         field("batch", &Settings::batch, "throughput: samples; 0: the smallest of the issue",
               at_least(0)),
         field("base", &Settings::base, "throughput: channels of the first level; 0: as published",
@@ -61,17 +64,18 @@ struct Settings {
               "the last run only)"),
         field("want_device", &Settings::want_device, "report: a run without a GPU is a fault"),
         field("dirty", &Settings::dirty, "report: the source had changes"),
-        field("name", &Settings::name, "mark: the stage"),
+        field("name", &Settings::name, "what the stage is called in its result"),
         field("status", &Settings::status, "mark: its status"),
         field("seconds", &Settings::seconds, "mark: how long it took", at_least(0)),
-        field("text", &Settings::text, "mark: what to say"),
+        field("text", &Settings::text, "mark: what to say; environment: what nvidia-smi says"),
         field("log", &Settings::log, "mark: a file whose end is added to that"),
         field("csv", &Settings::csv, "ncu: what ncu --csv wrote")};
   }
 };
 
 constexpr const char* kCommands =
-    "environment | kernels | cudnn | training | throughput | mark | ncu | report FOLDER-OR-FILE";
+    "environment | kernels | cudnn | training | throughput | launch | mark | ncu | report "
+    "FOLDER-OR-FILE";
 
 Stage run_stage(const std::string& name, const Settings& s) {
   StageOptions options{.target = find_target(s.device),
@@ -83,7 +87,8 @@ Stage run_stage(const std::string& name, const Settings& s) {
                        .way = s.way,
                        .batch = s.batch,
                        .base = s.base,
-                       .plan_file = s.plan_file};
+                       .plan_file = s.plan_file,
+                       .driver_text = s.text};
   if (name == "environment") return environment_stage(options);
   if (name == "kernels") return kernels_stage(options);
   if (name == "cudnn") return cudnn_stage(options);
@@ -162,6 +167,12 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (given.positionals.size() != 1)
     throw UsageError("'" + given.positionals[1] + "': one command only");
+  if (command == "launch") {
+    const Target target = find_target(s.device);
+    if (target.kind == Target::Kind::none) throw UsageError("launch: " + target.reason);
+    launch_kernels({.target = target, .tiny = s.tiny, .only = s.only});
+    return 0;
+  }
   Stage stage;
   const double begin = now_s();
   try {
@@ -178,7 +189,7 @@ int run(const std::vector<std::string>& arguments) {
              .device = find_target(s.device).name(),
              .error = e.what()};
   }
-  if (command == "throughput") stage.name += " " + s.network + " " + s.way;
+  if (!s.name.empty()) stage.name = s.name;
   if (!s.out.empty()) write_stage(stage, s.out);
   say(stage);
   return stage.status == Status::failed || stage.status == Status::error ? 1 : 0;

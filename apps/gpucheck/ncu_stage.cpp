@@ -48,7 +48,7 @@ double bytes_factor(const std::string& unit) {
 }
 
 double ms_factor(const std::string& unit) {
-  const std::map<std::string, double> factors{{"nsecond", 1e-6}, {"ns", 1e-6}, {"usecond", 1e-3},
+  const std::map<std::string, double> factors{{"nsecond", 1e-6}, {"ns", 1e-6},   {"usecond", 1e-3},
                                               {"us", 1e-3},      {"msecond", 1}, {"ms", 1},
                                               {"second", 1e3},   {"s", 1e3}};
   const auto found = factors.find(unit);

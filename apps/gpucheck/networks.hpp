@@ -36,11 +36,11 @@ class MlperfUnet final : public nn::Module {
 
 /// A network with its task.
 struct Problem {
-  std::string text;  ///< "mlperf 2x128x128x128"
-  std::unique_ptr<nn::Module> network;
+  std::string text{};  ///< "mlperf 2x128x128x128"
+  std::unique_ptr<nn::Module> network{};
   std::function<Tensor(const Tensor& x)> forward;
   std::function<Tensor(const Tensor& prediction, const Tensor& target)> loss;
-  Tensor input, target;  ///< on the CPU, f32 and what the loss wants
+  Tensor input{}, target{};  ///< on the CPU, f32 and what the loss wants
 };
 
 /// "mlperf" (dice and cross-entropy of 3 classes), "wind" (the trainer's network and loss) or

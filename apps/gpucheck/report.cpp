@@ -25,18 +25,20 @@ double median(std::vector<double> v) {
 
 /// Median over rounds of a way's medians on a network, and of its peaks.
 struct Way {
-  double ms = 0, peak = 0;
+  double ms = 0, peak = 0, parameters = 0;
 };
 Way way(const std::vector<Stage>& stages, const std::string& network, const std::string& name) {
   std::vector<double> ms, peak;
+  double parameters = 0;
   for (const Stage& s : stages)
     if (begins(s.name, "throughput"))
       for (const Bench& b : s.bench)
         if (b.name == name && b.shape == network) {
           ms.push_back(b.ms_median);
           peak.push_back(b.peak_mib);
+          if (s.numbers.count("parameters") == 1) parameters = s.numbers.at("parameters");
         }
-  return {median(ms), median(peak)};
+  return {median(ms), median(peak), parameters};
 }
 
 std::vector<Comparison> comparisons(const std::vector<Stage>& stages) {
@@ -49,7 +51,8 @@ std::vector<Comparison> comparisons(const std::vector<Stage>& stages) {
           networks.push_back(b.shape);
   std::vector<Comparison> out;
   for (const std::string& network : networks) {
-    const Way eager = way(stages, network, "ours eager"), graph = way(stages, network, "ours graph");
+    const Way eager = way(stages, network, "ours eager"),
+              graph = way(stages, network, "ours graph");
     const Way last = way(stages, network, "torch channels_last"),
               contiguous = way(stages, network, "torch contiguous");
     // The faster of those that ran.
@@ -57,13 +60,18 @@ std::vector<Comparison> comparisons(const std::vector<Stage>& stages) {
       return b.ms == 0 || (a.ms > 0 && a.ms <= b.ms) ? a : b;
     };
     const Way ours = better(graph, eager), theirs = better(last, contiguous);
-    out.push_back({.network = network,
-                   .ours_ms = ours.ms,
-                   .torch_channels_last_ms = last.ms,
-                   .torch_contiguous_ms = contiguous.ms,
-                   .ours_peak_mib = ours.peak,
-                   .torch_peak_mib = theirs.peak,
-                   .ratio_to_best = ours.ms > 0 && theirs.ms > 0 ? theirs.ms / ours.ms : 0});
+    const bool same = ours.parameters == theirs.parameters;
+    out.push_back(
+        {.network = network,
+         .ours_ms = ours.ms,
+         .torch_channels_last_ms = last.ms,
+         .torch_contiguous_ms = contiguous.ms,
+         .ours_peak_mib = ours.peak,
+         .torch_peak_mib = theirs.peak,
+         .ratio_to_best = same && ours.ms > 0 && theirs.ms > 0 ? theirs.ms / ours.ms : 0});
+    if (!same && ours.ms > 0 && theirs.ms > 0)
+      out.back().note = detail::join("not the same network: ", ours.parameters,
+                                     " parameters here, ", theirs.parameters, " in PyTorch");
   }
   return out;
 }
@@ -138,14 +146,17 @@ void print_plans(const Run& run, std::ostream& out) {
   for (const Stage& s : run.stages)
     for (const Plan& p : s.plans) {
       if (!any)
-        out << "\n| convolution | pass | type | engine | tensor core | deterministic | workspace MiB "
+        out << "\n| convolution | pass | type | engine | tensor core | deterministic | workspace "
+               "MiB "
                "| ms | TFLOP/s | as predicted |\n|---|---|---|---|---|---|---|---|---|---|\n";
       any = true;
       out << "| " << p.layer << " | " << p.pass << " | " << p.dtype << " | " << p.engine << " | "
           << (p.tensor_core ? "yes" : "no") << " | " << (p.deterministic ? "yes" : "no") << " | "
           << rounded(p.workspace_mib) << " | " << (p.ms > 0 ? rounded(p.ms) : "not measured")
           << " | " << (p.tflop_per_s > 0 ? rounded(p.tflop_per_s) : "") << " | "
-          << (p.predicted.empty() ? "" : p.predicted == p.engine ? "yes" : "no: " + p.predicted)
+          << (p.predicted.empty()       ? ""
+              : p.predicted == p.engine ? "yes"
+                                        : "no: " + p.predicted)
           << " |\n";
     }
 }
@@ -160,9 +171,9 @@ void print_comparison(const Run& run, std::ostream& out) {
   for (const Comparison& c : run.compare)
     out << "| " << c.network << " | " << or_not_measured(c.ours_ms) << " | "
         << or_not_measured(c.torch_channels_last_ms) << " | "
-        << or_not_measured(c.torch_contiguous_ms) << " | " << or_not_measured(c.ratio_to_best)
-        << " | " << or_not_measured(c.ours_peak_mib) << " | " << or_not_measured(c.torch_peak_mib)
-        << " |\n";
+        << or_not_measured(c.torch_contiguous_ms) << " | "
+        << (c.note.empty() ? or_not_measured(c.ratio_to_best) : c.note) << " | "
+        << or_not_measured(c.ours_peak_mib) << " | " << or_not_measured(c.torch_peak_mib) << " |\n";
 }
 
 }  // namespace

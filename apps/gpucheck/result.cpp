@@ -116,6 +116,26 @@ Plan plan_from(const Json& j) {
           .note = j.at("note")};
 }
 
+Json to_json(const Comparison& c) {
+  return {{"network", c.network},
+          {"ours_ms", c.ours_ms},
+          {"torch_cl_ms", c.torch_channels_last_ms},
+          {"torch_contig_ms", c.torch_contiguous_ms},
+          {"ratio_to_best", c.ratio_to_best},
+          {"note", c.note},
+          {"peak_MiB", {{"ours", c.ours_peak_mib}, {"torch", c.torch_peak_mib}}}};
+}
+Comparison comparison_from(const Json& j) {
+  return {.network = j.at("network"),
+          .ours_ms = j.at("ours_ms"),
+          .torch_channels_last_ms = j.at("torch_cl_ms"),
+          .torch_contiguous_ms = j.at("torch_contig_ms"),
+          .ours_peak_mib = j.at("peak_MiB").at("ours"),
+          .torch_peak_mib = j.at("peak_MiB").at("torch"),
+          .ratio_to_best = j.at("ratio_to_best"),
+          .note = j.at("note")};
+}
+
 template <class T>
 Json list_of(const std::vector<T>& items) {
   Json list = Json::array();
@@ -124,8 +144,8 @@ Json list_of(const std::vector<T>& items) {
 }
 
 Json stage_json(const Stage& s) {
-  Json j = {{"schema", kSchema},       {"name", s.name},     {"status", name_of(s.status)},
-            {"seconds", s.seconds},    {"device", s.device}, {"error", s.error},
+  Json j = {{"schema", kSchema},       {"name", s.name},           {"status", name_of(s.status)},
+            {"seconds", s.seconds},    {"device", s.device},       {"error", s.error},
             {"facts", Json::object()}, {"numbers", Json::object()}};
   for (const auto& [key, value] : s.facts) j["facts"][key] = value;
   for (const auto& [key, value] : s.numbers) j["numbers"][key] = number(value);
@@ -156,24 +176,6 @@ Stage stage_from(const Json& j) {
   each("plans", [&](const std::string&, const Json& v) { s.plans.push_back(plan_from(v)); });
   if (j.contains("properties")) s.properties_json = j["properties"].dump();
   return s;
-}
-
-Json to_json(const Comparison& c) {
-  return {{"network", c.network},
-          {"ours_ms", c.ours_ms},
-          {"torch_cl_ms", c.torch_channels_last_ms},
-          {"torch_contig_ms", c.torch_contiguous_ms},
-          {"ratio_to_best", c.ratio_to_best},
-          {"peak_MiB", {{"ours", c.ours_peak_mib}, {"torch", c.torch_peak_mib}}}};
-}
-Comparison comparison_from(const Json& j) {
-  return {.network = j.at("network"),
-          .ours_ms = j.at("ours_ms"),
-          .torch_channels_last_ms = j.at("torch_cl_ms"),
-          .torch_contiguous_ms = j.at("torch_contig_ms"),
-          .ours_peak_mib = j.at("peak_MiB").at("ours"),
-          .torch_peak_mib = j.at("peak_MiB").at("torch"),
-          .ratio_to_best = j.at("ratio_to_best")};
 }
 
 /// So that a reader never sees half a file.
@@ -225,8 +227,8 @@ Stage read_stage(const std::string& path) {
 }
 
 void write_run(const Run& run, const std::string& path) {
-  Json j = {{"schema", kRunSchema}, {"when", run.when},   {"git", run.git},
-            {"dirty", run.dirty},   {"right", run.right}, {"machine", Json::object()},
+  Json j = {{"schema", kRunSchema},      {"when", run.when},   {"git", run.git},
+            {"dirty", run.dirty},        {"right", run.right}, {"machine", Json::object()},
             {"ceilings", Json::object()}};
   for (const auto& [key, value] : run.machine) j["machine"][key] = value;
   for (const auto& [key, value] : run.ceilings) j["ceilings"][key] = number(value);

@@ -23,19 +23,19 @@ Status status_from(const std::string& name);
 
 /// One comparison.
 struct Check {
-  std::string op, shape, dtype, reference;
+  std::string op{}, shape{}, dtype{}, reference{};
   double rel_l2 = 0;   ///< norm of the difference by the norm of the reference
   double max_abs = 0;  ///< largest difference
   double tol_rel_l2 = 0, tol_max_abs = 0;
-  std::string tol_from;  ///< how the tolerances came about
+  std::string tol_from{};  ///< how the tolerances came about
   bool bitwise_repeat = true;
   bool pass = false;
-  std::string note;  ///< where it failed
+  std::string note{};  ///< where it failed
 };
 
 /// One timing.
 struct Bench {
-  std::string name, shape, dtype;
+  std::string name{}, shape{}, dtype{};
   double ms_p10 = 0, ms_median = 0, ms_p90 = 0;
   int64_t n = 0;
   double bytes = 0, flops = 0;
@@ -47,25 +47,25 @@ struct Bench {
 
 /// One convolution plan.
 struct Plan {
-  std::string layer, pass, dtype, engine;
+  std::string layer{}, pass{}, dtype{}, engine{};
   bool tensor_core = false, deterministic = false;
   double workspace_mib = 0, ms = 0, tflop_per_s = 0;
-  std::string predicted;  ///< the engine that the check without a device predicts
-  std::string note;
+  std::string predicted{};  ///< the engine that the check without a device predicts
+  std::string note{};
 };
 
 struct Stage {
-  std::string name;
+  std::string name{};
   Status status = Status::passed;
   double seconds = 0;
-  std::string device;  ///< gpu, emulated, cpu or none
-  std::string error;
-  std::map<std::string, std::string> facts;
-  std::map<std::string, double> numbers;
-  std::vector<Check> checks;
-  std::vector<Bench> bench;
-  std::vector<Plan> plans;
-  std::string properties_json;  ///< of the device, as cuDNN describes it
+  std::string device{};  ///< gpu, emulated, cpu or none
+  std::string error{};
+  std::map<std::string, std::string> facts{};
+  std::map<std::string, double> numbers{};
+  std::vector<Check> checks{};
+  std::vector<Bench> bench{};
+  std::vector<Plan> plans{};
+  std::string properties_json{};  ///< of the device, as cuDNN describes it
 
   /// Whether all checks passed.
   bool right() const;
@@ -80,20 +80,21 @@ Stage read_stage(const std::string& path);
 
 /// Ours against PyTorch on one network, from the stages "throughput ..." of one run.
 struct Comparison {
-  std::string network;
+  std::string network{};
   double ours_ms = 0, torch_channels_last_ms = 0, torch_contiguous_ms = 0;  ///< 0: not measured
   double ours_peak_mib = 0, torch_peak_mib = 0;  ///< PyTorch's of its faster layout
   double ratio_to_best = 0;                      ///< theirs / ours: above 1 we are faster
+  std::string note{};                            ///< why there is no ratio
 };
 
 /// A whole run of the check.
 struct Run {
-  std::string when, git;
+  std::string when{}, git{};
   bool dirty = false;
-  std::map<std::string, std::string> machine;
-  std::map<std::string, double> ceilings;
-  std::vector<Stage> stages;
-  std::vector<Comparison> compare;
+  std::map<std::string, std::string> machine{};
+  std::map<std::string, double> ceilings{};
+  std::vector<Stage> stages{};
+  std::vector<Comparison> compare{};
   bool right = false;  ///< what the exit code says
 };
 

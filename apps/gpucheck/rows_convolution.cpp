@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of kernels/conv3d.hpp and kernels/linear.hpp: the libraries' work, and own kernels beside it.
+// Rows of kernels/conv3d.hpp and kernels/linear.hpp: the libraries' work, and own kernels beside
+// it.
 #include "apps/gpucheck/kernel_table.hpp"
 #include "kernels/conv3d.hpp"
 #include "kernels/linear.hpp"
@@ -88,10 +89,7 @@ std::vector<Row> convolution_rows() {
            .run = conv_backward_weights,
            .roundings = 2 * terms,
            .amplification = 16},
-          {.name = "channel_sum",
-           .run = channel_sum,
-           .roundings = 2 * terms,
-           .amplification = 16},
+          {.name = "channel_sum", .run = channel_sum, .roundings = 2 * terms, .amplification = 16},
           {.name = "linear_forward", .run = linear_forward, .roundings = terms, .amplification = 4},
           {.name = "linear_backward_data",
            .run = linear_backward_data,

@@ -110,19 +110,17 @@ void errors(KernelRun& r, const Shape& s) {
 
 std::vector<Row> loss_rows() {
   // Sums are f64, of elements made in f32: a rounding or so each, none to the narrow type.
-  return {{.name = "data_loss_sums", .run = data_sums, .roundings = 8},
-          {.name = "data_loss_value", .run = data_value},
-          {.name = "data_loss_backward", .run = data_backward, .roundings = 16},
-          {.name = "gradient_loss_sums", .run = gradient_sums, .roundings = 8},
-          {.name = "gradient_loss_value", .run = gradient_value, .roundings = 16},
-          {.name = "gradient_loss_backward", .run = gradient_backward, .roundings = 64},
-          {.name = "class_loss_sums", .run = class_sums, .roundings = 64},
-          {.name = "class_loss_value", .run = class_value, .roundings = 16},
-          {.name = "class_loss_backward",
-           .run = class_backward,
-           .roundings = 128,
-           .amplification = 4},
-          {.name = "error_sums", .run = errors, .roundings = 8}};
+  return {
+      {.name = "data_loss_sums", .run = data_sums, .roundings = 8},
+      {.name = "data_loss_value", .run = data_value},
+      {.name = "data_loss_backward", .run = data_backward, .roundings = 16},
+      {.name = "gradient_loss_sums", .run = gradient_sums, .roundings = 8},
+      {.name = "gradient_loss_value", .run = gradient_value, .roundings = 16},
+      {.name = "gradient_loss_backward", .run = gradient_backward, .roundings = 64},
+      {.name = "class_loss_sums", .run = class_sums, .roundings = 64},
+      {.name = "class_loss_value", .run = class_value, .roundings = 16},
+      {.name = "class_loss_backward", .run = class_backward, .roundings = 128, .amplification = 4},
+      {.name = "error_sums", .run = errors, .roundings = 8}};
 }
 
 }  // namespace bora::gpucheck

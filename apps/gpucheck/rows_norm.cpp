@@ -151,30 +151,33 @@ std::vector<Row> norm_rows() {
   // A group's sums have up to 10^4 terms here, joined as trees: 64 roundings cover them.
   // Amplification: one cell alone in its group has variance 0, and 1 / sqrt(eps) = 316 multiplies
   // what rounding left of x - mean; sums of gradients cancel.
-  return {{.name = "norm_moments", .run = moments, .roundings = 64, .amplification = 4},
-          {.name = "norm_join_moments", .run = join, .roundings = 16},
-          {.name = "norm_statistics", .run = statistics, .roundings = 64, .amplification = 4},
-          {.name = "norm_running_statistics", .run = running_statistics, .roundings = 16},
-          {.name = "norm_update_running", .run = update_running, .roundings = 64},
-          {.name = "norm_forward",
-           .run = forward,
-           .roundings = 64,
-           .amplification = 8,
-           .per_sample = true},
-          {.name = "norm_backward_sums", .run = backward_sums, .roundings = 64, .amplification = 16},
-          {.name = "norm_parameter_gradients",
-           .run = parameter_gradients,
-           .roundings = 64,
-           .amplification = 16},
-          {.name = "norm_backward_coefficients",
-           .run = coefficients,
-           .roundings = 64,
-           .amplification = 64},
-          {.name = "norm_backward_apply",
-           .run = backward_apply,
-           .roundings = 64,
-           .amplification = 16,
-           .per_sample = true}};
+  return {
+      {.name = "norm_moments", .run = moments, .roundings = 64, .amplification = 4},
+      {.name = "norm_join_moments", .run = join, .roundings = 16},
+      {.name = "norm_statistics", .run = statistics, .roundings = 64, .amplification = 4},
+      {.name = "norm_running_statistics", .run = running_statistics, .roundings = 16},
+      {.name = "norm_update_running", .run = update_running, .roundings = 64},
+      {.name = "norm_forward",
+       .run = forward,
+       .roundings = 64,
+       .amplification = 8,
+       .per_sample = true},
+      {.name = "norm_backward_sums", .run = backward_sums, .roundings = 64, .amplification = 16},
+      {.name = "norm_parameter_gradients",
+       .run = parameter_gradients,
+       .roundings = 64,
+       .amplification = 16},
+      {.name = "norm_backward_coefficients",
+       .run = coefficients,
+       .roundings = 64,
+       .amplification = 64},
+      {.name = "norm_backward_apply",
+       .run = backward_apply,
+       .roundings = 64,
+       .amplification = 16,
+       .per_sample = true,
+       // A cell alone in its group has gradient 0: nothing to hold rounding against.
+       .least_extent = 2}};
 }
 
 }  // namespace bora::gpucheck

@@ -64,7 +64,8 @@ std::vector<Row> activation_rows() {
       {.name = "tanh_forward", .run = forward(k::tanh_forward), .roundings = library},
       {.name = "tanh_backward", .run = backward(k::tanh_backward)},
       {.name = "softmax_forward", .run = forward(k::softmax_forward), .roundings = 64},
-      // dy_i - sum y_j dy_j: y need not add up to 1 here, so the sum may be as large as all of y dy.
+      // dy_i - sum y_j dy_j: y need not add up to 1 here, so the sum may be as large as all of y
+      // dy.
       {.name = "softmax_backward",
        .run = backward(k::softmax_backward, Fill::positive),
        .roundings = 64,
@@ -74,53 +75,52 @@ std::vector<Row> activation_rows() {
 
 std::vector<Row> pointwise_rows() {
   namespace k = kernels;
-  return {
-      {.name = "add",
-       .run =
-           [](KernelRun& r, const Shape& shape) {
-             const Tensor a = r.input(shape), b = r.input(shape);
-             Tensor out = r.output(shape);
-             r.call([&] { k::add(r.stream(), a, b, out); });
-           },
-       .per_sample = true},
-      {.name = "mul",
-       .run =
-           [](KernelRun& r, const Shape& shape) {
-             const Tensor a = r.input(shape), b = r.input(shape);
-             Tensor out = r.output(shape);
-             r.call([&] { k::mul(r.stream(), a, b, out); });
-           },
-       .per_sample = true},
-      {.name = "scale",
-       .run =
-           [](KernelRun& r, const Shape& shape) {
+  return {{.name = "add",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 const Tensor a = r.input(shape), b = r.input(shape);
+                 Tensor out = r.output(shape);
+                 r.call([&] { k::add(r.stream(), a, b, out); });
+               },
+           .per_sample = true},
+          {.name = "mul",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 const Tensor a = r.input(shape), b = r.input(shape);
+                 Tensor out = r.output(shape);
+                 r.call([&] { k::mul(r.stream(), a, b, out); });
+               },
+           .per_sample = true},
+          {.name = "scale",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 const Tensor x = r.input(shape);
+                 Tensor y = r.output(shape);
+                 r.call([&] { k::scale(r.stream(), 0.3, x, y); });
+               },
+           .per_sample = true},
+          // A sum of positive values, so that it is no smaller than what its roundings are of.
+          {.name = "sum",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 const Tensor x = r.input(shape, Role::data, Fill::positive);
+                 Tensor y = r.output({}, Role::accumulator);
+                 r.call([&] { k::sum(r.stream(), 0.5, x, y); });
+               },
+           .roundings = 128},
+          {.name = "spread",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 const Tensor s = r.input({}, Role::accumulator);
+                 Tensor y = r.output(shape);
+                 r.call([&] { k::spread(r.stream(), 0.5, s, y); });
+               },
+           .per_sample = true},
+          {.name = "dropout", .run = [](KernelRun& r, const Shape& shape) {
              const Tensor x = r.input(shape);
              Tensor y = r.output(shape);
-             r.call([&] { k::scale(r.stream(), 0.3, x, y); });
-           },
-       .per_sample = true},
-      // A sum of positive values, so that it is no smaller than what its roundings are of.
-      {.name = "sum",
-       .run =
-           [](KernelRun& r, const Shape& shape) {
-             const Tensor x = r.input(shape, Role::data, Fill::positive);
-             Tensor y = r.output({}, Role::accumulator);
-             r.call([&] { k::sum(r.stream(), 0.5, x, y); });
-           },
-       .roundings = 128},
-      {.name = "spread",
-       .run =
-           [](KernelRun& r, const Shape& shape) {
-             const Tensor s = r.input({}, Role::accumulator);
-             Tensor y = r.output(shape);
-             r.call([&] { k::spread(r.stream(), 0.5, s, y); });
-           },
-       .per_sample = true},
-      {.name = "dropout", .run = [](KernelRun& r, const Shape& shape) {
-         const Tensor x = r.input(shape);
-         Tensor y = r.output(shape);
-         r.call([&] { k::dropout(r.stream(), RngKey{7, 3}, 0.25, x, y); });
-       }}};
+             r.call([&] { k::dropout(r.stream(), RngKey{7, 3}, 0.25, x, y); });
+           }}};
 }
 
 }  // namespace bora::gpucheck

@@ -11,9 +11,7 @@ namespace {
 namespace k = kernels;
 
 Dims3 extents(const Shape& s) { return {s[1], s[2], s[3]}; }
-Shape volume(const Shape& s, Dims3 d, int64_t channels) {
-  return {s[0], d.d, d.h, d.w, channels};
-}
+Shape volume(const Shape& s, Dims3 d, int64_t channels) { return {s[0], d.d, d.h, d.w, channels}; }
 Shape pooled(const Shape& s) { return volume(s, k::pooled_size(extents(s), {}), s[4]); }
 Shape doubled(const Shape& s) { return volume(s, {2 * s[1], 2 * s[2], 2 * s[3]}, s[4]); }
 
@@ -121,18 +119,19 @@ std::vector<Row> rearrange_rows() {
            .run =
                [](KernelRun& r, const Shape& shape) {
                  const Tensor x = r.input(shape);
-                 Tensor y = r.output(volume(shape, {shape[1] + 3, shape[2] + 2, shape[3] + 1},
-                                            shape[4]));
+                 Tensor y =
+                     r.output(volume(shape, {shape[1] + 3, shape[2] + 2, shape[3] + 1}, shape[4]));
                  r.call([&] { k::pad(r.stream(), {1, 2, 0}, 0.5, x, y); });
                },
            .roundings = 0},
-          {.name = "crop", .run =
-                               [](KernelRun& r, const Shape& shape) {
-                                 const Tensor x = r.input(volume(
-                                     shape, {shape[1] + 3, shape[2] + 2, shape[3] + 1}, shape[4]));
-                                 Tensor y = r.output(shape);
-                                 r.call([&] { k::crop(r.stream(), {1, 2, 0}, x, y); });
-                               },
+          {.name = "crop",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 const Tensor x =
+                     r.input(volume(shape, {shape[1] + 3, shape[2] + 2, shape[3] + 1}, shape[4]));
+                 Tensor y = r.output(shape);
+                 r.call([&] { k::crop(r.stream(), {1, 2, 0}, x, y); });
+               },
            .roundings = 0}};
 }
 

@@ -18,8 +18,8 @@ struct Target {
     none
   };
   Kind kind = Kind::none;
-  Device device;
-  std::string reason;  ///< why there is none
+  Device device{};
+  std::string reason{};  ///< why there is none
   const char* name() const;
   /// Whether times are those of a GPU.
   bool timed() const { return kind == Kind::gpu; }
@@ -30,18 +30,19 @@ struct Target {
 Target find_target(const std::string& wanted);
 
 struct StageOptions {
-  Target target;
+  Target target{};
   bool tiny = false;    ///< smallest shapes: seconds on one CPU core
   double budget_s = 0;  ///< stop taking on more after this long; 0: no limit
   /// For the tests of this program: the kernel whose result is spoiled, "name" in every run or
   /// "name:once" in the last one only.
-  std::string plant;
-  std::string only;     ///< kernels: rows whose name contains this
-  std::string network;  ///< throughput: mlperf, wind
-  std::string way;      ///< throughput: eager, graph
-  int64_t batch = 0;    ///< throughput
-  int64_t base = 0;     ///< throughput: channels of the first level; 0: as published
-  std::string plan_file;
+  std::string plant{};
+  std::string only{};     ///< kernels: rows whose name contains one of these words, with commas
+  std::string network{};  ///< throughput: mlperf, wind
+  std::string way{};      ///< throughput: eager, graph
+  int64_t batch = 0;      ///< throughput
+  int64_t base = 0;       ///< throughput: channels of the first level; 0: as published
+  std::string plan_file{};
+  std::string driver_text{};  ///< environment: what nvidia-smi says
 };
 
 Stage environment_stage(const StageOptions& options);
@@ -50,7 +51,10 @@ Stage cudnn_stage(const StageOptions& options);
 Stage training_stage(const StageOptions& options);
 Stage throughput_stage(const StageOptions& options);
 
-/// Own kernels as Nsight Compute saw them, from the file that `ncu --csv --page raw` wrote.
+/// Each chosen kernel once at the size that is timed, between cudaProfilerStart and -Stop: what
+/// `ncu --profile-from-start off` looks at.
+void launch_kernels(const StageOptions& options);
+/// Own kernels as Nsight Compute saw them, from the file that `ncu --csv` wrote.
 Stage ncu_stage(const std::string& csv_path);
 
 /// A stage that could not run for want of a device.

@@ -41,10 +41,8 @@ Target find_target(const std::string& wanted) {
 }
 
 Stage no_device(const std::string& name, const Target& target) {
-  return {.name = name,
-          .status = Status::no_device,
-          .device = target.name(),
-          .error = target.reason};
+  return {
+      .name = name, .status = Status::no_device, .device = target.name(), .error = target.reason};
 }
 
 }  // namespace bora::gpucheck

@@ -15,7 +15,7 @@ namespace bora::gpucheck {
 class TrainingRun {
  public:
   struct Options {
-    Device device;
+    Device device{};
     DType type = DType::f32;  ///< f16: with dynamic loss scaling
     double rate = 1e-3;
     double loss_scale = 65536;
@@ -32,13 +32,13 @@ class TrainingRun {
   void enqueue(double seed_factor = 1);
   /// One update; returns the loss before it, and waits.
   double step(double seed_factor = 1);
+  /// Waits for what was enqueued, and takes its reports.
+  void wait();
+  /// From now on steps are launches of a captured graph, after the eager ones that it needs to warm
+  /// up.  Throws Error where that is not possible.
+  void use_graph();
   /// The report of the last step().
   const apps::UpdateReport& report() const { return report_; }
-
-  /// From now on steps are launches of a captured graph, after some eager steps that it needs to
-  /// warm up.  Throws Error with the reason if the step cannot be captured.
-  void use_graph();
-  int64_t warm_up_steps() const;
 
   /// Master weights, on the CPU.
   Tensor values() const;
@@ -51,9 +51,9 @@ class TrainingRun {
 
   /// Everything that a checkpoint holds, copied to the host; load() takes it into another run.
   struct Saved {
-    std::vector<Tensor> tensors;
-    std::vector<int64_t> integers;
-    std::vector<double> numbers;
+    std::vector<Tensor> tensors{};
+    std::vector<int64_t> integers{};
+    std::vector<double> numbers{};
   };
   Saved save();
   void load(const Saved& saved);

@@ -9,8 +9,8 @@ GemmCall gemm_call(MatmulForm form, const Tensor& a, const Tensor& b, GradientMo
                    Tensor& c) {
   BORA_CHECK(a.rank() == 2 && b.rank() == 2 && c.rank() == 2, "gemm_call: ", a.shape(), ", ",
              b.shape(), ", ", c.shape(), ", wanted three matrices");
-  // A row-major (R, C) matrix is the column-major C x R one with leading dimension C.  cuBLAS's A is
-  // our b, its B our a; what we want transposed is then not, and the other way round twice.
+  // A row-major (R, C) matrix is the column-major C x R one with leading dimension C.  cuBLAS's A
+  // is our b, its B our a; what we want transposed is then not, and the other way round twice.
   GemmCall call;
   call.transpose_a = form == MatmulForm::b_transposed;
   call.transpose_b = form == MatmulForm::a_transposed;

@@ -23,8 +23,8 @@ struct GemmCall {
   double beta = 0;                 ///< 0: C is not read, 1: the product is added to it
 };
 
-/// The product as a call.  Our matrices are row-major, which is to cuBLAS the transpose: it is asked
-/// for c^T = b^T a^T.  Tensors have rank 2 and fit (see matmul); mode `add` adds to c.
+/// The product as a call.  Our matrices are row-major, which is to cuBLAS the transpose: it is
+/// asked for c^T = b^T a^T.  Tensors have rank 2 and fit (see matmul); mode `add` adds to c.
 GemmCall gemm_call(MatmulForm form, const Tensor& a, const Tensor& b, GradientMode mode, Tensor& c);
 
 /// Runs it on the stream: cuBLAS in a CUDA build, a plain loop on the emulated device.  Nothing is

@@ -38,10 +38,9 @@ class Handle {
             "cublasSetWorkspace");
       check(library().set_atomics_mode(handle_, CUBLAS_ATOMICS_NOT_ALLOWED),
             "cublasSetAtomicsMode");
-      check(library().set_math_mode(
-                handle_,
-                static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
-                                          CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+      check(library().set_math_mode(handle_, static_cast<cublasMath_t>(
+                                                 CUBLAS_DEFAULT_MATH |
+                                                 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
             "cublasSetMathMode");
     } catch (...) {
       library().destroy(handle_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLAS as a table of functions, opened on first use: linked in, it would cost every process 0.46 s
-// and 220 MB, also those that never multiply matrices on a GPU.
+// cuBLAS as a table of functions, opened on first use: linked in, it would cost every process 0.46
+// s and 220 MB, also those that never multiply matrices on a GPU.
 #pragma once
 
 #include <cublas_v2.h>

@@ -27,8 +27,8 @@ void linear_forward(Stream stream, const Tensor& x, const Tensor& w, const Tenso
 
 void linear_backward_data(Stream stream, const Tensor& dy, const Tensor& w, Tensor& dx) {
   Tensor out = as_matrix(dx);
-  gemm(stream, gemm_call(MatmulForm::plain, as_matrix(dy), w.detach(), GradientMode::overwrite,
-                         out));
+  gemm(stream,
+       gemm_call(MatmulForm::plain, as_matrix(dy), w.detach(), GradientMode::overwrite, out));
 }
 
 void linear_backward_weights(Stream stream, const Tensor& x, const Tensor& dy, GradientMode mode,

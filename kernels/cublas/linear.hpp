@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The linear map on CUDA: products in cuBLAS's terms, run by gemm().  kernels/linear.cpp has checked
-// the arguments.
+// The linear map on CUDA: products in cuBLAS's terms, run by gemm().  kernels/linear.cpp has
+// checked the arguments.
 #pragma once
 
 #include "core/tensor.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/device_facts.hpp"
 
+#include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
 #include "core/error.hpp"
@@ -44,6 +45,11 @@ std::map<std::string, std::string> library_facts() {
   if (cudaDriverGetVersion(&driver) != cudaSuccess) cudaGetLastError();
   return {{"cuda", version_text(runtime)},
           {"driver for cuda", driver == 0 ? "none" : version_text(driver)}};
+}
+
+void profiler(bool on) {
+  // Without a profiler there is nothing to begin: no error of ours.
+  if ((on ? cudaProfilerStart() : cudaProfilerStop()) != cudaSuccess) cudaGetLastError();
 }
 
 }  // namespace bora::kernels::cuda

@@ -15,4 +15,7 @@ std::map<std::string, std::string> device_facts(Device device);
 /// Versions of the CUDA runtime and of the driver ("none" without one).  Needs no device.
 std::map<std::string, std::string> library_facts();
 
+/// Begins or ends what a profiler that was told to wait for it looks at.
+void profiler(bool on);
+
 }  // namespace bora::kernels::cuda
