@@ -4,6 +4,7 @@
 #include "core/convert.hpp"
 #include "kernels/cublas/gemm_call.hpp"
 #include "kernels/portable.hpp"
+#include "kernels/simt/emulator.hpp"
 
 namespace bora::kernels::cuda {
 namespace {
@@ -28,12 +29,14 @@ void run(const GemmCall& g) {
 
 }  // namespace
 
-void gemm(Stream, const GemmCall& call) {
-  dispatch_float(call.type, "matrix product", [&]<class T>() {
-    if (call.result_type == call.type) return run<T, T>(call);
-    BORA_CHECK(call.result_type == DType::f32, "matrix product: result is ", call.result_type,
-               " for ", call.type, ", wanted that or f32");
-    run<T, float>(call);
+void gemm(Stream stream, const GemmCall& call) {
+  simt::issue_library_work("matrix product", stream, [call] {
+    dispatch_float(call.type, "matrix product", [&]<class T>() {
+      if (call.result_type == call.type) return run<T, T>(call);
+      BORA_CHECK(call.result_type == DType::f32, "matrix product: result is ", call.result_type,
+                 " for ", call.type, ", wanted that or f32");
+      run<T, float>(call);
+    });
   });
 }
 
