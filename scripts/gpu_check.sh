@@ -10,6 +10,7 @@
 #   --out FILE       the joined result (JSON). Default: docs/gpu/<date>-<gpu>-<commit>.json; with --dry-run none is kept
 #   --seconds N      time for all of it (480). Below 300: kernels by halves, no sanitizer, training or ncu, PyTorch in one layout
 #   --python PYTHON  with torch, and the folder of cuDNN if it came as a wheel. Default: python3
+#   --plant KERNEL   for the test of this script: spoils this kernel's result
 #   --dry-run        runs what needs no GPU: the emulated device's stages where it was built, else the table on the CPU, the
 #                    PyTorch script on the CPU, joining and table; the rest reports no_device
 #
@@ -19,13 +20,14 @@ set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 fail() { echo "gpu_check.sh: $1" >&2; exit 2; }
-build="" out="" seconds=480 python=python3 dry=false
+build="" out="" seconds=480 python=python3 dry=false plant=()
 while [ $# -gt 0 ]; do
   case $1 in
     --build | --out | --seconds | --python)
       [ $# -ge 2 ] || fail "$1 wants a value"
       case $1 in --build) build=$2 ;; --out) out=$2 ;; --seconds) seconds=$2 ;; --python) python=$2 ;; esac
       shift 2 ;;
+    --plant) [ $# -ge 2 ] || fail "$1 wants a value"; plant=(--plant="$2"); shift 2 ;;
     --dry-run) dry=true; shift ;;
     -h | --help) sed -n '3,/^set -u/{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     *) fail "unknown option '$1' (--help lists them)" ;;
@@ -46,21 +48,16 @@ for path in "$build/bin/gpucheck" "$build/gpucheck"; do
 done
 [ -n "$check" ] || fail "neither $build/bin/gpucheck nor $build/gpucheck can be run"
 
-# Libraries: carried ones, the toolkit's, and the wheels that PyTorch brings along.
+# CUDA's libraries: the toolkit's, else those of PyTorch's wheels. For our program only: PyTorch finds its own.
 folders=()
-for folder in "$build/lib" /usr/local/cuda/lib64; do
-  if [ -d "$folder" ]; then folders+=("$folder"); fi
-done
+if [ -d /usr/local/cuda/lib64 ]; then folders+=(/usr/local/cuda/lib64); fi
 wheels=$("$python" -c '
 import glob, sys
 print("\n".join(f for p in sys.path for f in sorted(glob.glob(p + "/nvidia/*/lib"))))' 2>/dev/null) || wheels=""
 while IFS= read -r folder; do
   if [ -n "$folder" ]; then folders+=("$folder"); fi
 done <<<"$wheels"
-if [ ${#folders[@]} -gt 0 ]; then
-  LD_LIBRARY_PATH=$(IFS=:; echo "${folders[*]}")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  export LD_LIBRARY_PATH
-fi
+libraries=$(IFS=:; echo "${folders[*]:-}")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -69,9 +66,11 @@ closing=15  # kept for joining and printing
 left() { echo $((seconds - SECONDS - closing)); }
 number=0
 
+# check_it <argument>...: our program.
+check_it() { LD_LIBRARY_PATH=$libraries "$check" "$@"; }
 # mark <file> <stage> <status> <seconds> <text> [<log>]: the result of a stage that wrote none itself.
 mark() {
-  "$check" mark --out="$1" --name="$2" --status="$3" --seconds="$4" --text="$5" ${6:+--log="$6"} >/dev/null
+  check_it mark --out="$1" --name="$2" --status="$3" --seconds="$4" --text="$5" ${6:+--log="$6"} >/dev/null
 }
 # stage <name> <most seconds> <command>...: runs it with --out=FILE behind; whatever happens, FILE is there afterwards.
 stage() {
@@ -107,7 +106,8 @@ stage() {
 own() {
   local name=$1 limit=$2
   shift 2
-  stage "$name" "$limit" bash -c '"$0" "$@" --budget="$BUDGET"' "$check" "$@" --name="$name" "${tiny[@]}"
+  # shellcheck disable=SC2016  # the inner shell's
+  stage "$name" "$limit" env LD_LIBRARY_PATH="$libraries" bash -c '"$0" "$@" --budget="$BUDGET"' "$check" "$@" --name="$name" "${tiny[@]}"
 }
 absent() {  # absent <name> <status> <text>
   number=$((number + 1))
@@ -115,7 +115,7 @@ absent() {  # absent <name> <status> <text>
   echo "$1: $2, $3"
 }
 
-"$check" --help >/dev/null || fail "$check does not start here: $(ldd "$check" 2>&1 | grep 'not found' | tr '\n' ' ')"
+check_it --help >/dev/null || fail "$check does not start here: $(LD_LIBRARY_PATH=$libraries ldd "$check" 2>&1 | grep 'not found' | tr '\n' ' ')"
 tiny=()
 $dry && tiny=(--tiny)
 short=false
@@ -127,9 +127,11 @@ gpu=false
 grep -q '"device": "gpu"' "$work/stages/01-environment.json" && gpu=true
 if ! $gpu && ! $dry; then echo "gpu_check.sh: no GPU; --dry-run runs what needs none" >&2; fi
 
-own kernels $($short && echo 30 || echo 65) kernels
+most=65
+$short && most=30
+own kernels $most kernels "${plant[@]}"
 if $dry && grep -q '"status": "no_device"' "$work/stages/02-kernels.json"; then
-  own "kernels on the CPU" 60 kernels --device=cpu
+  own "kernels on the CPU" 60 kernels --device=cpu "${plant[@]}"
 fi
 
 # Whether <tool> can be used; else the stage says why not.
@@ -140,12 +142,13 @@ usable() {
 }
 if usable sanitizer compute-sanitizer; then
   for tool in memcheck racecheck; do
-    stage "sanitizer $tool" 20 bash -c 'compute-sanitizer --tool "$0" --error-exitcode 9 "$@" --budget="$((BUDGET - 3))"' \
+    # shellcheck disable=SC2016
+    stage "sanitizer $tool" 20 env LD_LIBRARY_PATH="$libraries" bash -c 'compute-sanitizer --tool "$0" --error-exitcode 9 "$@" --budget="$((BUDGET - 3))"' \
       "$tool" "$check" kernels --tiny --name="sanitizer $tool" --only=norm_,pool,loss_sums,adamw,trilinear
   done
 fi
 
-own cudnn $($short && echo 30 || echo 65) cudnn ${out:+--plan_file="${out%.json}-plans.json"}
+own cudnn $most cudnn ${out:+--plan_file="${out%.json}-plans.json"}
 if $short; then
   absent training left_out "less than 300 s were given"
 else
@@ -192,12 +195,13 @@ fi
 metrics=dram__bytes.sum,gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
 metrics+=,lts__t_sector_hit_rate.pct,sm__warps_active.avg.pct_of_peak_sustained_active
 if usable ncu ncu; then
-  stage ncu 80 bash -c 'ncu --profile-from-start off --clock-control none --metrics "$0" --csv --log-file "$1.csv" \
+  # shellcheck disable=SC2016
+  stage ncu 80 env LD_LIBRARY_PATH="$libraries" bash -c 'ncu --profile-from-start off --clock-control none --metrics "$0" --csv --log-file "$1.csv" \
     "$2" launch --only=norm_forward,norm_backward_sums,norm_backward_apply,max_pool3d_backward,adamw &&
     "$2" ncu --csv="$1.csv" "$3"' "$metrics" "$work/ncu" "$check"
 fi
 
-report=("$check" report "$work/stages")
+report=(check_it report "$work/stages")
 $dry || report+=(--want_device)
 if git -C "$root" rev-parse HEAD >/dev/null 2>&1 && [ -n "$(git -C "$root" status --porcelain 2>/dev/null)" ]; then
   report+=(--dirty)

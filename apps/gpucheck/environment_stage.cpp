@@ -10,6 +10,7 @@
 #include "core/profile.hpp"
 #if defined(BORA_CUDA)
 #include "kernels/cuda/device_facts.hpp"
+#include "kernels/cudnn/survey.hpp"
 #endif
 
 namespace bora::gpucheck {
@@ -37,6 +38,7 @@ Stage environment_stage(const StageOptions& options) {
   if (!options.driver_text.empty()) stage.facts["nvidia-smi"] = options.driver_text;
 #if defined(BORA_CUDA)
   stage.facts["nccl"] = nccl_version();
+  stage.facts["cudnn"] = kernels::cudnn::library_version();
   for (const auto& [key, value] : kernels::cuda::library_facts()) stage.facts[key] = value;
   if (options.target.kind == Target::Kind::gpu)
     for (const auto& [key, value] : kernels::cuda::device_facts(options.target.device))

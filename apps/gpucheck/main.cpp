@@ -29,6 +29,7 @@ struct Settings {
   int64_t batch = 0;
   int64_t base = 0;
   std::string plan_file;
+  std::string prediction_file;
   std::string plant;
   bool want_device = false;
   bool dirty = false;
@@ -59,6 +60,8 @@ struct Settings {
         field("base", &Settings::base, "throughput: channels of the first level; 0: as published",
               at_least(0)),
         field("plan_file", &Settings::plan_file, "cudnn: write the chosen plans here"),
+        field("prediction_file", &Settings::prediction_file,
+              "cudnn: cuDNN's JSON of a device whose plans are predicted beside the chosen ones"),
         field("plant", &Settings::plant,
               "for tests of this program: spoils the result of this kernel or check (name:once: in "
               "the last run only)"),
@@ -88,6 +91,7 @@ Stage run_stage(const std::string& name, const Settings& s) {
                        .batch = s.batch,
                        .base = s.base,
                        .plan_file = s.plan_file,
+                       .prediction_file = s.prediction_file,
                        .driver_text = s.text};
   if (name == "environment") return environment_stage(options);
   if (name == "kernels") return kernels_stage(options);

@@ -4,6 +4,7 @@
 #include "kernels/grad_stats.hpp"
 #include "kernels/loss_scale.hpp"
 #include "kernels/optim.hpp"
+#include "kernels/step_scalars.hpp"
 
 namespace bora::gpucheck {
 namespace {
@@ -52,6 +53,42 @@ void unscale_and_stats(KernelRun& r, const Shape& s) {
   Tensor out = r.output({3}, Role::f64);
   r.call([&] { k::unscale_and_stats(r.stream(), 0.5, gradient, out); });
 }
+/// Numbers of a run with a loss scale of 8 at its fourth update.
+Tensor scalars(KernelRun& r) {
+  k::StepScalars first;
+  first.updates = 3;
+  first.scale.scale = 8;
+  return k::step_scalars_on(r.device(), first);
+}
+void scaled_grad_stats(KernelRun& r, const Shape& s) {
+  const Tensor gradient = r.input(flat(s));
+  Tensor numbers = r.inout(scalars(r));
+  Tensor out = r.output({3}, Role::f64);
+  r.call([&] { k::scaled_grad_stats(r.stream(), numbers, gradient, out); });
+}
+void step_scalars(KernelRun& r, const Shape&) {
+  k::StepRule rule;
+  rule.schedule.total = 10;
+  rule.max_norm = 0.5;
+  rule.scales = true;
+  const Tensor on_device = k::step_rule_on(r.device(), rule);
+  // Column 1 counts what is not finite: nothing.
+  Tensor stats = r.inout(r.input({3}, Role::f64, Fill::positive));
+  Tensor count = stats.rows(1, 2);
+  count.fill(0);
+  Tensor numbers = r.inout(scalars(r));
+  r.call([&] { k::step_scalars(r.stream(), on_device, stats, numbers); });
+}
+void loss_seed(KernelRun& r, const Shape&) {
+  const Tensor numbers = scalars(r);
+  Tensor seed = r.output({}, Role::accumulator);
+  if (r.type() == DType::f64) {
+    seed.fill(0.25 * 8);  // by its definition: the kernel gives f32 only
+    return;
+  }
+  r.call([&] { k::loss_seed(r.stream(), 0.25, numbers, seed); });
+}
+
 void advance_loss_scale(KernelRun& r, const Shape&) {
   const Tensor stats = r.input({3}, Role::f64, Fill::positive);  // [1] > 0: an overflow
   Tensor state = r.inout(r.input({4}, Role::f64, Fill::positive));
@@ -65,6 +102,9 @@ std::vector<Row> update_rows() {
           {.name = "sgd", .run = sgd, .roundings = 16},
           {.name = "grad_stats", .run = grad_stats, .roundings = 4},
           {.name = "unscale_and_stats", .run = unscale_and_stats, .roundings = 4},
+          {.name = "scaled_grad_stats", .run = scaled_grad_stats, .roundings = 4},
+          {.name = "step_scalars", .run = step_scalars, .roundings = 2, .types = {DType::f32}},
+          {.name = "loss_seed", .run = loss_seed, .roundings = 2, .types = {DType::f32}},
           {.name = "advance_loss_scale",
            .run = advance_loss_scale,
            .roundings = 2,

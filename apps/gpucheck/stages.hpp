@@ -36,13 +36,15 @@ struct StageOptions {
   /// For the tests of this program: the kernel whose result is spoiled, "name" in every run or
   /// "name:once" in the last one only.
   std::string plant{};
-  std::string only{};     ///< kernels: rows whose name contains one of these words, with commas
-  std::string network{};  ///< throughput: mlperf, wind
-  std::string way{};      ///< throughput: eager, graph
-  int64_t batch = 0;      ///< throughput
-  int64_t base = 0;       ///< throughput: channels of the first level; 0: as published
-  std::string plan_file{};
-  std::string driver_text{};  ///< environment: what nvidia-smi says
+  std::string only{};       ///< kernels: rows whose name contains one of these words, with commas;
+                            ///< training: checks
+  std::string network{};    ///< throughput: mlperf, wind
+  std::string way{};        ///< throughput: eager, graph
+  int64_t batch = 0;        ///< throughput
+  int64_t base = 0;         ///< throughput: channels of the first level; 0: as published
+  std::string plan_file{};  ///< cudnn: where the chosen plans go
+  std::string prediction_file{};  ///< cudnn: JSON of a described device
+  std::string driver_text{};      ///< environment: what nvidia-smi says
 };
 
 Stage environment_stage(const StageOptions& options);

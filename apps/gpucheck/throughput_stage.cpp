@@ -48,9 +48,13 @@ Stage throughput_stage(const StageOptions& options) {
   TrainingRun run(make_problem(options.network, base, batch, extent),
                   {.device = options.target.device, .type = type});
   stage.numbers["parameters"] = static_cast<double>(run.n_parameters());
-  const int warm_up = options.tiny ? 1 : kWarmUp, steps = options.tiny ? 2 : kSteps;
+  const int warm_up = options.tiny ? 5 : kWarmUp, steps = options.tiny ? 2 : kSteps;
   if (options.way == "graph") run.use_graph();
   for (int i = 0; i < warm_up; ++i) run.step();
+  if (options.way == "graph") {
+    const std::string reason = run.why_not_replayed();
+    BORA_CHECK(reason.empty(), "throughput: the step is not a graph: ", reason);
+  }
   if (options.way == "ops") {
     time_ops(run, std::string(name_of(type)), stage);
   } else {

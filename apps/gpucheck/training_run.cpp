@@ -108,7 +108,7 @@ TrainingRun::TrainingRun(Problem problem, const Options& options)
 
 TrainingRun::~TrainingRun() = default;
 
-void TrainingRun::forward_backward(double seed_factor) {
+Tensor TrainingRun::forward_backward(double seed_factor) {
   const PrecisionScope precision(options_.type);
   const Tensor loss = problem_.loss(problem_.forward(input_), target_);
   Tensor seed = updater_->seed(1.0);
@@ -117,14 +117,28 @@ void TrainingRun::forward_backward(double seed_factor) {
     kernels::scale(seed.stream(), seed_factor, seed, scaled);
     seed = scaled;
   }
-  loss_ = loss.detach();
   backward(loss, seed);
+  return loss.detach();
+}
+
+int64_t TrainingRun::issue(double seed_factor) {
+  updater_->begin_window();
+  if (!graph_) {
+    loss_ = forward_backward(seed_factor);
+    return updater_->end_window();
+  }
+  BORA_CHECK(seed_factor == 1, "TrainingRun: a graph keeps the seed that it was captured with");
+  const auto body = [&]() -> std::vector<Tensor> {
+    const Tensor loss = forward_backward(1);
+    updater_->enqueue_update();
+    return {loss};
+  };
+  loss_ = graph_->run("step", {input_, target_}, body, [&] { updater_->begin_window(); }).front();
+  return updater_->post_report();
 }
 
 void TrainingRun::enqueue(double seed_factor) {
-  updater_->begin_window();
-  forward_backward(seed_factor);
-  updater_->end_window();
+  issue(seed_factor);
   updater_->reports();
 }
 
@@ -133,13 +147,18 @@ void TrainingRun::wait() {
   updater_->reports(INT64_MAX);
 }
 
-void TrainingRun::use_graph() { BORA_FAIL("TrainingRun: no graphs yet"); }
+void TrainingRun::use_graph() { graph_.emplace(options_.device); }
+
+std::string TrainingRun::why_not_replayed() const {
+  BORA_CHECK(graph_, "TrainingRun: use_graph() comes first");
+  if (graph_->way("step") == StepGraph::Way::replayed) return {};
+  const std::string reason = graph_->why_eager("step");
+  return reason.empty() ? "it is still warming up" : reason;
+}
 
 double TrainingRun::step(double seed_factor) {
   if (updater_->pending() > 0) wait();
-  updater_->begin_window();
-  forward_backward(seed_factor);
-  const int64_t ticket = updater_->end_window();
+  const int64_t ticket = issue(seed_factor);
   const double loss = loss_.item();
   report_ = updater_->reports(ticket).back();
   return loss;

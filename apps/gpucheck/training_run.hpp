@@ -9,6 +9,7 @@
 #include "apps/common/updater.hpp"
 #include "apps/gpucheck/networks.hpp"
 #include "core/state.hpp"
+#include "core/step_graph.hpp"
 
 namespace bora::gpucheck {
 
@@ -35,8 +36,10 @@ class TrainingRun {
   /// Waits for what was enqueued, and takes its reports.
   void wait();
   /// From now on steps are launches of a captured graph, after the eager ones that it needs to warm
-  /// up.  Throws Error where that is not possible.
+  /// up.
   void use_graph();
+  /// Empty if the last step was such a launch, else the reason.
+  std::string why_not_replayed() const;
   /// The report of the last step().
   const apps::UpdateReport& report() const { return report_; }
 
@@ -60,7 +63,8 @@ class TrainingRun {
 
  private:
   struct Alone;
-  void forward_backward(double seed_factor);
+  Tensor forward_backward(double seed_factor);
+  int64_t issue(double seed_factor);
   void state(StateVisitor& visitor);
 
   Options options_;
@@ -70,6 +74,7 @@ class TrainingRun {
   std::optional<nn::GradScaler> scaler_;
   std::unique_ptr<Alone> alone_;
   std::unique_ptr<apps::Updater> updater_;
+  std::optional<StepGraph> graph_;
   Tensor input_, target_, loss_;
   apps::UpdateReport report_;
 };

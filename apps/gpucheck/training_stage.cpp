@@ -34,6 +34,7 @@ class Trainings {
   /// Runs `body`, which fills in the check; an exception is a failure.
   template <class Body>
   void check(const std::string& name, DType type, const std::string& reference, const Body& body) {
+    if (name.find(options_.only) == std::string::npos) return;
     if (options_.budget_s > 0 && now_s() - begin_ > options_.budget_s) {
       stage_.numbers["left_out_for_time"] += 1;
       return;
@@ -88,6 +89,7 @@ class Trainings {
   void repeats(DType type);
   void overflow();
   void resume(DType type);
+  void graph(DType type);
 
   const StageOptions& options_;
   Stage& stage_;
@@ -172,6 +174,20 @@ void Trainings::resume(DType type) {
   });
 }
 
+void Trainings::graph(DType type) {
+  check("a captured step is equal bit by bit", type, "the eager step", [&](Check& c) {
+    const auto eager = make(options_.target.device, type),
+               captured = make(options_.target.device, type);
+    captured->use_graph();
+    const int64_t n = std::min<int64_t>(10, sizes_.updates);
+    c.bitwise_repeat =
+        curve(*eager, n) == curve(*captured, n) && same_bits(eager->values(), captured->values());
+    demand(c, c.bitwise_repeat, "losses or weights differ");
+    demand(c, captured->why_not_replayed().empty(),
+           "the step was not replayed: " + captured->why_not_replayed());
+  });
+}
+
 void Trainings::all() {
   follows_cpu();
   overflow();
@@ -180,6 +196,8 @@ void Trainings::all() {
   for (DType type : {DType::f32, DType::f16}) {
     repeats(type);
     resume(type);
+    // The CPU has no graphs.
+    if (options_.target.kind != Target::Kind::cpu) graph(type);
   }
 }
 
