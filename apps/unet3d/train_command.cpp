@@ -51,6 +51,7 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
   apps::require_same_settings(*ranks, config_text(config));
   const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
   apps::log_launch(session, *ranks, threads, choice.text());
+  if (session.rank() == 0) log_info("device: ", choice.text());
   const std::unique_ptr<Collective> tensors =
       make_tensor_group(config.comm, session, *ranks, choice.device);
   return with_memory_advice(config, [&] {

@@ -207,10 +207,15 @@ void Trainer::train_window(int64_t window_samples) {
   const auto n_steps = static_cast<int64_t>(plan_->micro_steps(window_samples).size());
   for (int64_t k = 0; k < n_steps; ++k) {
     const MicroStep step = feed_->next();
+    const auto weight = static_cast<double>(step.samples);
     samples_here += step.samples;
     exchange_->begin_micro_step(/*last=*/k + 1 == n_steps);
-    forward_backward(step, k, window_samples);
+    const Loss loss = forward_backward(step, k, window_samples);
     exchange_->end_micro_step();
+    const bool finite = losses_->note(place_of(step.first), weight, loss);
+    // Where no smaller loss scale can help, the run ends after this window: find out why.
+    if (!finite && suspect_.empty() && (compute_type_ != DType::f16 || scaler_->at_lowest()))
+      suspect_ = find_suspect(step);
     if (k + 1 < n_steps) feed_->prefetch();
   }
   const int64_t ticket = updater_->end_window(suspect_);
@@ -223,16 +228,14 @@ void Trainer::train_window(int64_t window_samples) {
   take_reports(device_ == cpu() ? ticket : ticket - kWindowsAhead);
 }
 
-void Trainer::forward_backward(const MicroStep& step, int64_t k, int64_t window_samples) {
-  const auto weight = static_cast<double>(step.samples);
-  const Loss loss = forward(step);
+Loss Trainer::forward_backward(const MicroStep& step, int64_t k, int64_t window_samples) {
+  Loss loss = forward(step);
   losses_->keep(k, loss);
-  const bool finite = losses_->note(place_of(step.first), weight, loss);
-  // Where no smaller loss scale can help, the run ends after this window: find out why.
-  if (!finite && suspect_.empty() && (compute_type_ != DType::f16 || scaler_->at_lowest()))
-    suspect_ = find_suspect(step);
   // The exchange adds the ranks up: each sample's gradient weighs 1 / (samples of the window).
-  backward(loss.total, updater_->seed(weight / static_cast<double>(window_samples)));
+  const double weight = static_cast<double>(step.samples) / static_cast<double>(window_samples);
+  backward(loss.total, updater_->seed(weight));
+  loss.total = Tensor();  // and the tape with it
+  return loss;
 }
 
 Loss Trainer::forward(const MicroStep& step) {

@@ -62,7 +62,7 @@ class Trainer {
   void announce() const;
   void train_epoch();
   void train_window(int64_t window_samples);
-  void forward_backward(const MicroStep& step, int64_t k, int64_t window_samples);
+  Loss forward_backward(const MicroStep& step, int64_t k, int64_t window_samples);
   Loss forward(const MicroStep& step);
   std::string find_suspect(const MicroStep& step);
   std::string find_suspect_again(int64_t window);

@@ -11,9 +11,9 @@
 namespace bora::apps {
 namespace {
 
+using bora::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using bora::testing::message_of;
 
 const DeviceSight kNone{.n_devices = 0, .why_none = "no CUDA driver", .emulated = false};
 const DeviceSight kFour{.n_devices = 4, .why_none = {}, .emulated = false};

@@ -20,11 +20,11 @@
 namespace bora::unet3d {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using bora::testing::count_synchronisations;
 using bora::testing::device_under_test;
 using bora::testing::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 /// One line of the log, by key.
 using Row = std::map<std::string, std::string>;
@@ -171,16 +171,15 @@ TEST_F(DeviceTrainer, ResumedRunHasTheBitsOfTheStraightOne) {
   }
 }
 
-// A checkpoint does not depend on the device: begun on one and gone on with on the other, both ways,
-// the run is that of the CPU within rounding.
+// A checkpoint does not depend on the device: begun on one and gone on with on the other, both
+// ways, the run is that of the CPU within rounding.
 TEST_F(DeviceTrainer, CheckpointsGoFromDeviceToDevice) {
   const Run here = train(cpu(), "");
   for (const Device first : {cpu(), device_under_test()}) {
     const Device second = first == cpu() ? device_under_test() : cpu();
     const Run cut = train(first, "train.max_updates = 5\n");
     // What one wrote the other holds, bit for bit.
-    const TrainedModel loaded =
-        load_trained((folder / cut.dir / "last.h5").string(), second);
+    const TrainedModel loaded = load_trained((folder / cut.dir / "last.h5").string(), second);
     EXPECT_EQ(loaded.arena->values().all().to_vector<float>(), cut.weights);
     const Run rest = train(second, "", cut.dir);
     expect_near(rest.series("train", "loss"), here.series("train", "loss"), kCurve, "loss");
@@ -194,8 +193,8 @@ TEST_F(DeviceTrainer, CheckpointsGoFromDeviceToDevice) {
 TEST_F(DeviceTrainer, OverflowIsSkippedAndRecoveredFrom) {
   const std::string huge = "1099511627776.0";  // 2^40
   const std::string half = "precision = 'fp16'\ntrain.epochs = 1\n";
-  const Run forced = train(device_under_test(), half + "scaler.initial = " + huge +
-                                                    "\nscaler.highest = " + huge + "\n");
+  const Run forced = train(device_under_test(),
+                           half + "scaler.initial = " + huge + "\nscaler.highest = " + huge + "\n");
   const std::vector<double> scales = forced.series("skipped", "loss_scale");
   ASSERT_GT(scales.size(), 3u);
   for (size_t i = 0; i < scales.size(); ++i)
@@ -228,7 +227,8 @@ TEST_F(DeviceTrainer, ANonFiniteGradientEndsTheRunAndNamesTensors) {
   }
   // At the lowest scale of f16, too.
   const std::string text = message_of([&] {
-    train(device_under_test(), more + "precision = 'fp16'\nscaler.initial = 2\nscaler.lowest = 1\n");
+    train(device_under_test(),
+          more + "precision = 'fp16'\nscaler.initial = 2\nscaler.lowest = 1\n");
   });
   EXPECT_THAT(text, AllOf(HasSubstr("at the lowest loss scale, 1"),
                           HasSubstr("in the forward pass the first was op ")));
@@ -262,8 +262,7 @@ TEST_F(DeviceTrainer, StopsEarlyWhereTheCpuDoes) {
 // A device's memory holds what belongs there: no step takes more of it than the one before.
 TEST_F(DeviceTrainer, StepsTakeNoMoreMemory) {
   const auto backend_calls = [&](int updates) {
-    const int64_t before =
-        caching_allocator(device_under_test()).stats().n_backend_allocations;
+    const int64_t before = caching_allocator(device_under_test()).stats().n_backend_allocations;
     train(device_under_test(), "train.max_updates = " + std::to_string(updates) + "\n");
     return caching_allocator(device_under_test()).stats().n_backend_allocations - before;
   };
