@@ -13,13 +13,13 @@ namespace bora::nn {
 
 /// Lays the parameters out in reverse forward order (so the gradients that are ready first lie
 /// first: a bucket of the gradient all-reduce is a range), each at a multiple of 256 bytes, and
-/// makes each a leaf whose gradient is a range of `gradients`. The module must outlive the arena or
-/// not be used after it.  Addresses never change.
+/// makes each a leaf whose gradient is a range of `gradients`.  The module's buffers (running
+/// statistics) move to the arena's device.  The module must outlive the arena or not be used after
+/// it.  Addresses never change.
 class ParameterArena {
  public:
   /// type: f32, or f64 for gradient checks.  working: f16 or bf16 for a copy of all values that
   /// mixed precision computes with (core/precision.hpp), or `type` for none.
-  /// Buffers of the module (running statistics) go to the device, too.
   ParameterArena(Module& module, DType type, Device device = cpu());
   /// gradient_memory: where the gradients lie, asked once for their bytes; empty: ordinary memory.
   /// Memory that ranks share (comm/communicator.hpp) saves an all-reduction its copies.
