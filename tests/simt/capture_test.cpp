@@ -150,6 +150,8 @@ TEST(EmulatedCounters, CountWhatWasIssued) {
 
 TEST(StrictMemoryDeathTest, AHostAccessEndsTheProgramWithItsReason) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const bool before = simt::strict();
+  simt::set_strict(false);
   Tensor x = values({1, 2, 3});
   EXPECT_EQ(1.0f, *x.data<float>());  // not strict: host memory like any other
   EXPECT_DEATH(
@@ -160,9 +162,11 @@ TEST(StrictMemoryDeathTest, AHostAccessEndsTheProgramWithItsReason) {
         static_cast<void>(v);
       },
       "the host read or wrote memory of the emulated device outside a launch");
+  simt::set_strict(before);
 }
 
 TEST(StrictMemory, LaunchesCopiesAndReplaysReachIt) {
+  const bool before = simt::strict();
   simt::set_strict(true);
   Tensor x = values({1, 2, 3}), y = Tensor::empty({3}, DType::f32, cuda(0));
   kernels::scale(x.stream(), 2.0, x, y);
@@ -173,7 +177,7 @@ TEST(StrictMemory, LaunchesCopiesAndReplaysReachIt) {
   device().launch(own.stream, graph);
   EXPECT_THAT(x.to_vector<float>(), ElementsAre(4, 8, 12));
   EXPECT_TRUE(simt::is_device_memory(x.raw()));
-  simt::set_strict(false);
+  simt::set_strict(before);
 }
 
 }  // namespace
