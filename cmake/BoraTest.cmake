@@ -8,6 +8,10 @@ set(BORA_TEST_ENV "OMP_NUM_THREADS=2" "OMP_WAIT_POLICY=passive")
 if(BORA_SANITIZE MATCHES "thread")
   set(BORA_TEST_ENV "OMP_NUM_THREADS=1")  # libgomp's barriers are invisible to TSan: false reports
 endif()
+if(BORA_EMULATOR)
+  # A test that dereferences device memory on the host ends with a message, as it would crash with a GPU.
+  list(APPEND BORA_TEST_ENV "BORA_EMULATOR_STRICT=1")
+endif()
 # Several ranks on few cores: no core binding, yield while waiting, shared memory only.
 set(BORA_MPI_TEST_ENV
     "OMP_NUM_THREADS=1" "OMP_WAIT_POLICY=passive"

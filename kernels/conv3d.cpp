@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "core/portable.hpp"
+#include "kernels/channel_sum_generic.hpp"
 #include "kernels/conv3d_reference.hpp"
 #include "kernels/cpu/conv3d.hpp"
+#include "kernels/cuda/conv3d.hpp"
 
 namespace bora::kernels {
 namespace {
@@ -87,8 +89,16 @@ void check_bias(const char* op, const Tensor& bias, const Tensor& y) {
              bias.dtype(), " on ", bias.device(), ", wanted ", y.dtype(), " on ", y.device());
 }
 
-[[noreturn, maybe_unused]] void throw_no_cudnn(const char* op) {
-  BORA_FAIL(op, ": not built yet on cuda: cuDNN arrives with the CUDA backend");
+thread_local std::function<void(const Conv3dCall&)>* t_listener = nullptr;
+
+void tell(Conv3dCall::Pass pass, const Conv3dAttributes& a, const Tensor& x, const Shape& w,
+          const Tensor& y, bool bias, GradientMode mode = GradientMode::overwrite) {
+  if (t_listener) (*t_listener)({pass, a, x.shape(), w, y.shape(), x.dtype(), bias, mode});
+}
+
+void check_stream(const char* op, Stream stream, const Tensor& x) {
+  BORA_CHECK(stream.device == x.device(), op, ": tensors on ", x.device(), ", stream of ",
+             stream.device, ", wanted one device");
 }
 
 }  // namespace
@@ -132,48 +142,54 @@ Shape conv_transpose3d_output_shape(const char* op, const Conv3dAttributes& a,
   return {x[0], out[0], out[1], out[2], w[4] * a.groups};
 }
 
-void conv3d_forward(Stream, const Conv3dAttributes& a, const Tensor& x, const Tensor& w,
+void conv3d_forward(Stream stream, const Conv3dAttributes& a, const Tensor& x, const Tensor& w,
                     const Tensor& bias, Tensor& y) {
   check_call("conv3d", a, x, w, y);
   check_same_type("conv3d", x, w);
   check_bias("conv3d", bias, y);
+  tell(Conv3dCall::Pass::forward, a, x, w.shape(), y, bias.defined());
   switch (x.device().type) {
     case DeviceType::cpu:
       if (x.dtype() == DType::f64) return reference::conv3d_forward(a, x, w, bias, y);
       return cpu::conv3d_forward(a, x, w, bias, y);
     case DeviceType::cuda:
-      BORA_IF_CUDA(throw_no_cudnn("conv3d"));
+      check_stream("conv3d", stream, x);
+      BORA_IF_CUDA(return cuda::conv3d_forward(stream, a, x, w, bias, y));
   }
 }
 
-void conv3d_backward_data(Stream, const Conv3dAttributes& a, const Tensor& dy, const Tensor& w,
-                          const Tensor& bias, Tensor& dx) {
+void conv3d_backward_data(Stream stream, const Conv3dAttributes& a, const Tensor& dy,
+                          const Tensor& w, const Tensor& bias, Tensor& dx) {
   check_call("conv3d (data gradient)", a, dx, w, dy);
   check_same_type("conv3d (data gradient)", dy, w);
   check_bias("conv3d (data gradient)", bias, dx);
+  tell(Conv3dCall::Pass::backward_data, a, dx, w.shape(), dy, bias.defined());
   switch (dy.device().type) {
     case DeviceType::cpu:
       if (dy.dtype() == DType::f64) return reference::conv3d_backward_data(a, dy, w, bias, dx);
       return cpu::conv3d_backward_data(a, dy, w, bias, dx);
     case DeviceType::cuda:
-      BORA_IF_CUDA(throw_no_cudnn("conv3d"));
+      check_stream("conv3d (data gradient)", stream, dy);
+      BORA_IF_CUDA(return cuda::conv3d_backward_data(stream, a, dy, w, bias, dx));
   }
 }
 
-void conv3d_backward_weights(Stream, const Conv3dAttributes& a, const Tensor& x, const Tensor& dy,
-                             GradientMode mode, Tensor& dw) {
+void conv3d_backward_weights(Stream stream, const Conv3dAttributes& a, const Tensor& x,
+                             const Tensor& dy, GradientMode mode, Tensor& dw) {
   check_call("conv3d (weight gradient)", a, x, dw, dy);
   check_gradient_type("conv3d (weight gradient)", x, dw);
+  tell(Conv3dCall::Pass::backward_weights, a, x, dw.shape(), dy, false, mode);
   switch (x.device().type) {
     case DeviceType::cpu:
       if (x.dtype() == DType::f64) return reference::conv3d_backward_weights(a, x, dy, mode, dw);
       return cpu::conv3d_backward_weights(a, x, dy, mode, dw);
     case DeviceType::cuda:
-      BORA_IF_CUDA(throw_no_cudnn("conv3d"));
+      check_stream("conv3d (weight gradient)", stream, x);
+      BORA_IF_CUDA(return cuda::conv3d_backward_weights(stream, a, x, dy, mode, dw));
   }
 }
 
-void channel_sum(Stream, const Tensor& dy, GradientMode mode, Tensor& db) {
+void channel_sum(Stream stream, const Tensor& dy, GradientMode mode, Tensor& db) {
   BORA_CHECK(dy.defined() && db.defined() && dy.rank() >= 1, "channel_sum: wants (..., C) and (C)");
   BORA_CHECK(db.shape() == Shape{dy.size(-1)}, "channel_sum: gradient ", db.shape(), ", wanted (",
              dy.size(-1), ")");
@@ -185,11 +201,36 @@ void channel_sum(Stream, const Tensor& dy, GradientMode mode, Tensor& db) {
     case DeviceType::cpu:
       return cpu::channel_sum(dy, mode, db);
     case DeviceType::cuda:
-      BORA_IF_CUDA(throw_no_cudnn("channel_sum"));
+      check_stream("channel_sum", stream, dy);
+      BORA_IF_CUDA(return generic::channel_sum(stream, dy, mode, db));
   }
 }
 
-std::vector<std::string> conv3d_implementations() { return cpu::conv3d_implementations(); }
-std::string conv3d_library() { return cpu::conv3d_library(); }
+Conv3dListener::Conv3dListener(std::function<void(const Conv3dCall&)> heard)
+    : heard_(std::move(heard)), outer_(t_listener) {
+  t_listener = &heard_;
+}
+
+Conv3dListener::~Conv3dListener() { t_listener = outer_; }
+
+std::vector<std::string> conv3d_implementations(DeviceType type) {
+  switch (type) {
+    case DeviceType::cpu:
+      return cpu::conv3d_implementations();
+    case DeviceType::cuda:
+      BORA_IF_CUDA(return cuda::conv3d_implementations());
+  }
+  return {};
+}
+
+std::string conv3d_library(DeviceType type) {
+  switch (type) {
+    case DeviceType::cpu:
+      return cpu::conv3d_library();
+    case DeviceType::cuda:
+      BORA_IF_CUDA(return cuda::conv3d_library());
+  }
+  return {};
+}
 
 }  // namespace bora::kernels

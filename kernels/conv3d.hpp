@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // 3-D convolution: forward, data gradient, weight gradient.  Checks and the choice of engine; the
 // work is done in kernels/cpu/ (own AVX-512 kernels by Winograd for 3x3x3, own 1x1x1 kernels,
-// oneDNN) or conv3d_reference.cpp.
+// oneDNN), kernels/cudnn/ or conv3d_reference.cpp.
 //
 // The transposed convolution is these three with other names: its forward is the data gradient, its
 // data gradient is the forward, its weight gradient has x and dy exchanged.
@@ -25,6 +25,7 @@
 // a shape that cannot be cut so (one plane of more than 2^31 elements) is refused by name.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -66,15 +67,41 @@ void conv3d_backward_data(Stream stream, const Conv3dAttributes& a, const Tensor
 void conv3d_backward_weights(Stream stream, const Conv3dAttributes& a, const Tensor& x,
                              const Tensor& dy, GradientMode mode, Tensor& dw);
 /// db = (or +=) sum of dy over all axes but the last.  dy (..., C); db (C), the type of dy or f32.
-/// Sums in f32 inside chunks of rows fixed by the shape, chunks joined in f64 in order.
+/// Sums in f32 inside chunks of rows fixed by the shape; the chunks are joined in f64 in order (on
+/// CUDA in f32 along a fixed tree).
 void channel_sum(Stream stream, const Tensor& dy, GradientMode mode, Tensor& db);
 
-/// The library kernels that convolutions of this process have used so far, one line each:
-/// "forward f32 1x64x64x64x16 -> 16 k3x3x3 ... : brgconv:avx512_core".  For logs and for the test
-/// that none is a reference implementation.
-std::vector<std::string> conv3d_implementations();
+/// One call of the three functions above, as it was made.
+struct Conv3dCall {
+  enum class Pass { forward, backward_data, backward_weights };
+  Pass pass;
+  Conv3dAttributes attributes;
+  Shape x, w, y;  ///< of the forward convolution: dx, dw and dy have the shapes of x, w and y
+  DType type;     ///< of the values
+  bool bias;
+  GradientMode mode;
+};
 
-/// The library behind the CPU convolutions and its version, "oneDNN 2.6.3".
-std::string conv3d_library();
+/// Hears of all convolutions of this thread while it lives, before they are computed; for tests
+/// that ask what a network computes.  Scopes end in reverse order.
+class Conv3dListener {
+ public:
+  explicit Conv3dListener(std::function<void(const Conv3dCall&)> heard);
+  ~Conv3dListener();
+  Conv3dListener(const Conv3dListener&) = delete;
+  Conv3dListener& operator=(const Conv3dListener&) = delete;
+
+ private:
+  std::function<void(const Conv3dCall&)> heard_;
+  std::function<void(const Conv3dCall&)>* outer_;
+};
+
+/// The library kernels that convolutions of this process have used so far on one kind of device,
+/// one line each: "forward f32 1x64x64x64x16 -> 16 k3x3x3 ... : brgconv:avx512_core".  For logs and
+/// for the test that none is a reference implementation.
+std::vector<std::string> conv3d_implementations(DeviceType type = DeviceType::cpu);
+
+/// The library behind the convolutions on one kind of device and its version, "oneDNN 2.6.3".
+std::string conv3d_library(DeviceType type = DeviceType::cpu);
 
 }  // namespace bora::kernels
