@@ -38,12 +38,12 @@ void train_step(Network& net, const Shape& input) {
   backward(y, Tensor::zeros(y.shape(), y.dtype()));
 }
 
-NetworkCase trainer_case(const std::string& name, const unet3d::ModelConfig& model,
-                         int64_t in_channels, Dims3 extent, int64_t batch) {
-  return {name, in_channels, extent, batch, [model, in_channels](const Shape& input) {
-            unet3d::UNet3d net(in_channels, 1, model);
-            train_step(net, input);
-          }};
+std::function<void(const Shape&)> trainer_step(const unet3d::ModelConfig& model,
+                                               int64_t in_channels) {
+  return [model, in_channels](const Shape& input) {
+    unet3d::UNet3d net(in_channels, 1, model);
+    train_step(net, input);
+  };
 }
 
 nn::Conv3d strided(int64_t in, int64_t out, int64_t stride) {
@@ -110,41 +110,50 @@ class MlperfUnet final : public nn::Module {
 
 }  // namespace
 
-std::vector<Conv3dCall> convolutions_of(const NetworkCase& c, int levels) {
+std::vector<std::vector<Conv3dCall>> convolutions_of(
+    const std::function<void(const Shape& input)>& step, int64_t in_channels, int levels,
+    const std::vector<StepSize>& sizes) {
   const int64_t least = int64_t{1} << levels;
-  int64_t factor[3];
-  for (int i = 0; i < 3; ++i) {
-    BORA_CHECK(c.extent[i] % least == 0, c.name, ": extent ", c.extent, ", wanted multiples of ",
-               least);
-    factor[i] = c.extent[i] / least;
+  std::vector<Conv3dCall> heard;
+  {
+    const kernels::Conv3dListener listener([&](const Conv3dCall& call) {
+      const auto equal = [&](const Conv3dCall& other) { return same(call, other); };
+      if (std::none_of(heard.begin(), heard.end(), equal)) heard.push_back(call);
+    });
+    step({1, least, least, least, in_channels});
   }
-  std::vector<Conv3dCall> calls;
-  const auto enlarged = [&](const Shape& s) {
-    return Shape{s[0] * c.batch, s[1] * factor[0], s[2] * factor[1], s[3] * factor[2], s[4]};
-  };
-  const kernels::Conv3dListener listener([&](const Conv3dCall& heard) {
-    Conv3dCall call = heard;
-    call.x = enlarged(heard.x);
-    call.y = enlarged(heard.y);
-    const auto equal = [&](const Conv3dCall& other) { return same(call, other); };
-    if (std::none_of(calls.begin(), calls.end(), equal)) calls.push_back(call);
-  });
-  c.step({1, least, least, least, c.in_channels});
-  return calls;
+  std::vector<std::vector<Conv3dCall>> all;
+  for (const StepSize& size : sizes) {
+    for (int i = 0; i < 3; ++i)
+      BORA_CHECK(size.extent[i] % least == 0, "convolutions_of: extent ", size.extent,
+                 ", wanted multiples of ", least);
+    const auto enlarge = [&](Shape& s) {
+      s = {s[0] * size.batch, s[1] * (size.extent.d / least), s[2] * (size.extent.h / least),
+           s[3] * (size.extent.w / least), s[4]};
+    };
+    all.push_back(heard);
+    for (Conv3dCall& call : all.back()) {
+      enlarge(call.x);
+      enlarge(call.y);
+    }
+  }
+  return all;
 }
 
 std::vector<std::vector<Conv3dCall>> trainer_networks() {
+  const std::vector<StepSize> sizes{{kWindExtent, 2}, {Dims3::all(64), 2}, {Dims3::all(128), 1}};
   std::vector<std::vector<Conv3dCall>> all;
   for (const int64_t base : {8, 16, 32})
-    for (const char* up : {"trilinear", "transposed"})
-      for (const Dims3& extent : {kWindExtent, Dims3::all(64), Dims3::all(128)}) {
-        const unet3d::ModelConfig model{
-            .base = base, .norm = base == 16 ? "instance" : "group", .up = up};
-        const int64_t in_channels = base == 8 ? 3 : 1, batch = extent.d == 128 ? 1 : 2;
-        all.push_back(convolutions_of(
-            trainer_case(detail::join("base ", base, ' ', up), model, in_channels, extent, batch),
-            static_cast<int>(model.levels)));
-      }
+    for (const char* up : {"trilinear", "transposed"}) {
+      unet3d::ModelConfig model;
+      model.base = base;
+      model.up = up;
+      if (base == 16) model.norm = "instance";
+      const int64_t in_channels = base == 8 ? 3 : 1;
+      for (auto& network : convolutions_of(trainer_step(model, in_channels), in_channels,
+                                           static_cast<int>(model.levels), sizes))
+        all.push_back(std::move(network));
+    }
   return all;
 }
 
@@ -158,10 +167,11 @@ std::vector<std::vector<Conv3dCall>> config_networks() {
     const auto or_else = [](int64_t given, int64_t grid) { return given > 0 ? given : grid; };
     const Dims3 extent{or_else(xyz.w, kWindExtent.d), or_else(xyz.h, kWindExtent.h),
                        or_else(xyz.d, kWindExtent.w)};
-    all.push_back(convolutions_of(
-        trainer_case(file.path().filename().string(), config.model,
-                     config.data.angle_channels ? 3 : 1, extent, config.train.batch),
-        static_cast<int>(config.model.levels)));
+    const int64_t in_channels = config.data.angle_channels ? 3 : 1;
+    all.push_back(convolutions_of(trainer_step(config.model, in_channels), in_channels,
+                                  static_cast<int>(config.model.levels),
+                                  {{extent, config.train.batch}})
+                      .front());
   }
   return all;
 }
@@ -174,7 +184,7 @@ std::vector<std::vector<Conv3dCall>> plain_networks() {
       train_step(net, input);
     };
     all.push_back(
-        convolutions_of({"plain", 1, Dims3::all(64), 2, step}, bench::PlainUnet::kLevels - 1));
+        convolutions_of(step, 1, bench::PlainUnet::kLevels - 1, {{Dims3::all(64), 2}}).front());
   }
   return all;
 }
@@ -184,10 +194,7 @@ std::vector<std::vector<Conv3dCall>> mlperf_networks() {
     MlperfUnet net;
     train_step(net, input);
   };
-  std::vector<std::vector<Conv3dCall>> all;
-  for (const int64_t batch : {2, 7})
-    all.push_back(convolutions_of({"mlperf", 1, Dims3::all(128), batch, step}, 5));
-  return all;
+  return convolutions_of(step, 1, 5, {{Dims3::all(128), 2}, {Dims3::all(128), 7}});
 }
 
 }  // namespace bora::test

@@ -10,21 +10,19 @@
 
 namespace bora::test {
 
-/// A network, and the step that it is to be trained with.
-struct NetworkCase {
-  std::string name;
-  int64_t in_channels = 1;
+/// Input volumes that a network is trained on.
+struct StepSize {
   Dims3 extent;
   int64_t batch = 1;
-  /// Forward and backward of the network for an input of this shape.
-  std::function<void(const Shape& input)> step;
 };
 
-/// The convolutions of one step of `c`: the network is run on the CPU with one sample and a small
-/// volume, and the shapes heard are enlarged to c.extent and c.batch.  The extents must be
-/// multiples of 2^levels, so that all levels grow alike.  Calls that differ in nothing are listed
-/// once.
-std::vector<kernels::Conv3dCall> convolutions_of(const NetworkCase& c, int levels);
+/// The convolutions of a training step at each of `sizes`, heard while `step` (forward and backward
+/// for an input of the shape it is given) runs once on the CPU with one sample of 2^levels cells
+/// along each axis; the shapes heard are then enlarged.  The extents must be multiples of 2^levels,
+/// so that all levels grow alike.  Calls that differ in nothing are listed once.
+std::vector<std::vector<kernels::Conv3dCall>> convolutions_of(
+    const std::function<void(const Shape& input)>& step, int64_t in_channels, int levels,
+    const std::vector<StepSize>& sizes);
 
 /// The trainer's networks: bases 8, 16 and 32, both ways up, group and instance norm, one input
 /// channel and three; the shapes of the shipped wind cases (32x64x64), 64^3 and 128^3.

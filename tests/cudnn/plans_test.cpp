@@ -70,6 +70,12 @@ std::map<std::string, ConvKey> keys_of(const std::vector<std::vector<Conv3dCall>
   return keys;
 }
 
+/// Whether a choice off the tensor cores is one that `fault_of` may excuse: not for halves, not on
+/// an H200.
+bool may_be_off_tensor_cores(const ConvKey& key, const DeviceDescription& d) {
+  return key.tf32 && d.name().find("sm_80") != std::string::npos;
+}
+
 /// Empty, or what is wrong with what the code would choose.
 std::string fault_of(const ConvKey& key, const DeviceDescription& d, std::string& chosen) {
   const ConvGraph graph = build_graph(key);
@@ -78,9 +84,19 @@ std::string fault_of(const ConvKey& key, const DeviceDescription& d, std::string
   if (plans.empty()) return "no plan:\n" + reasons;
   const ConvPlan& plan = plans.front();
   chosen = plan.text();
-  if (prefers_tensor_cores(key) != plan.notes.tensor_core)
-    return plan.notes.tensor_core ? "on tensor cores, strict f32 was asked for"
-                                  : "not on tensor cores";
+  if (plan.notes.tensor_core && !prefers_tensor_cores(key))
+    return "on tensor cores, strict f32 was asked for";
+  if (!plan.notes.tensor_core && prefers_tensor_cores(key)) {
+    // TF32 on sm_80 copies its operands first: with large tensors nothing fits into the limit,
+    // which the user may raise.  Else it is a fault.
+    ConvKey unlimited = key;
+    unlimited.workspace_limit = int64_t{1} << 40;
+    const auto any = find_plans(unlimited, graph, d, 1, {});
+    const bool excused =
+        may_be_off_tensor_cores(key, d) && !any.empty() && any.front().notes.tensor_core;
+    if (!excused) return "not on tensor cores";
+    chosen += " (tensor cores want " + any.front().text() + ")";
+  }
   if (plan.notes.nondeterministic) return "not deterministic";
   if (plan.notes.compiled_at_run_time) return "compiled at run time";
   if (plan.workspace > (int64_t{256} << 20)) return "a workspace above 256 MiB";
