@@ -2,6 +2,7 @@
 # Options, compiler launcher and language set-up. Included once, by the top level, before any target exists.
 
 option(BORA_CUDA "Build the CUDA device code with nvcc" OFF)
+option(BORA_EMULATOR "Build the CUDA device code with the host compiler, to run on host memory in tests" OFF)
 option(BORA_NATIVE "Tune for this machine (-march=native); OFF builds for x86-64-v3" ON)
 option(BORA_TESTS "Build the tests" ON)
 option(BORA_APPS "Build the applications" ON)
@@ -32,6 +33,14 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 
+if(BORA_EMULATOR AND BORA_CUDA)
+  message(FATAL_ERROR "BORA_EMULATOR=ON and BORA_CUDA=ON exclude each other: one device code is built for "
+                      "a GPU or for the emulator. Use two build folders.")
+endif()
+if(BORA_EMULATOR AND BORA_SANITIZE MATCHES "thread")
+  message(FATAL_ERROR "BORA_EMULATOR=ON switches stacks in ways that ThreadSanitizer cannot follow; use "
+                      "BORA_SANITIZE=address,undefined")
+endif()
 if(BORA_CUDA)
   include(CheckLanguage)
   # Must be known before the language is enabled, or generation fails.

@@ -9,6 +9,7 @@ string(JOIN " " bora_arch_text ${bora_arch_flags})
 message(STATUS "Bora ${BORA_VERSION} (${BORA_GIT_COMMIT}), ${BORA_BUILD_TYPE}
    compiler       ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, launcher '${CMAKE_CXX_COMPILER_LAUNCHER}'
    BORA_CUDA      ${bora_cuda_text}
+   BORA_EMULATOR  ${BORA_EMULATOR}
    BORA_NATIVE    ${BORA_NATIVE} (${bora_arch_text})
    BORA_TESTS     ${BORA_TESTS}
    BORA_APPS      ${BORA_APPS}

@@ -37,20 +37,31 @@ endfunction()
 
 # bora_single_source(<target> <file.cpp>...)
 # Files that hold host/device code: g++ compiles them in a CPU build, nvcc when BORA_CUDA=ON. The files
-# must be among the target's sources.
+# must be among the target's sources. Files *.cu, which only a device has a use for, g++ compiles when
+# BORA_EMULATOR=ON.
 function(bora_single_source target)
   if(BORA_CUDA AND ARGN)
     set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CUDA)
+  elseif(ARGN)
+    set(device_files ${ARGN})
+    list(FILTER device_files INCLUDE REGEX "\\.cu$")
+    if(device_files)
+      set_source_files_properties(${device_files} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CXX)
+    endif()
   endif()
 endfunction()
 
 # bora_library(<name> SOURCES <file>... [SINGLE_SOURCE <file>...]
-#              [PUBLIC_LIBS <lib>...] [PRIVATE_LIBS <lib>...])
+#              [DEVICE_ONLY <file.cu>...] [PUBLIC_LIBS <lib>...] [PRIVATE_LIBS <lib>...])
 # Static library bora_<name> with alias Bora::<name>, installed and exported together with the headers
-# of the current folder. SINGLE_SOURCE files are sources too (do not list them twice). PUBLIC_LIBS are
-# those whose headers appear in ours.
+# of the current folder. SINGLE_SOURCE and DEVICE_ONLY files are sources too (do not list them twice);
+# DEVICE_ONLY ones are left out where there is no device code, with BORA_CUDA and BORA_EMULATOR off.
+# PUBLIC_LIBS are those whose headers appear in ours.
 function(bora_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;SINGLE_SOURCE;PUBLIC_LIBS;PRIVATE_LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;SINGLE_SOURCE;DEVICE_ONLY;PUBLIC_LIBS;PRIVATE_LIBS")
+  if(BORA_CUDA OR BORA_EMULATOR)
+    list(APPEND arg_SINGLE_SOURCE ${arg_DEVICE_ONLY})
+  endif()
   if(arg_UNPARSED_ARGUMENTS OR NOT (arg_SOURCES OR arg_SINGLE_SOURCE))
     message(FATAL_ERROR "bora_library(${name}): wants SOURCES or SINGLE_SOURCE; "
                         "not understood: '${arg_UNPARSED_ARGUMENTS}'")

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/shape.hpp"
-#include "kernels/portable.hpp"
+#include "kernels/launch.hpp"
 
 namespace bora::kernels {
 
@@ -81,7 +81,7 @@ void for_each_cell_cpu(int64_t batch, Dims3 extent, int64_t channels, const F& f
   }
 }
 
-#if defined(__CUDACC__)
+#if defined(BORA_DEVICE_CODE)
 
 template <class F>
 __global__ void __launch_bounds__(kBlockThreads) for_each_cuda(int64_t n, F f) {
@@ -121,12 +121,11 @@ void for_each(Stream stream, int64_t n, const F& f) {
   BORA_CHECK(n >= 0, "for_each: count is ", n);
   if (n == 0) return;
   if (stream.device.type == DeviceType::cpu) return detail::for_each_cpu(n, f);
-#if defined(__CUDACC__)
+#if defined(BORA_DEVICE_CODE)
   if constexpr (host_only<F>()) {
     throw_host_only("for_each");
   } else {
-    detail::for_each_cuda<<<blocks_for(n), kBlockThreads, 0, native(stream)>>>(n, f);
-    check_launch("for_each");
+    launch("for_each", stream, {.grid = blocks_for(n)}, detail::for_each_cuda<F>, n, f);
   }
 #else
   ::bora::detail::throw_built_without_cuda();
@@ -140,13 +139,13 @@ void for_each_row(Stream stream, int64_t rows, int64_t columns, const F& f) {
   BORA_CHECK(rows >= 0 && columns >= 0, "for_each_row: negative extents: ", rows, ", ", columns);
   if (rows == 0 || columns == 0) return;
   if (stream.device.type == DeviceType::cpu) return detail::for_each_row_cpu(rows, columns, f);
-#if defined(__CUDACC__)
+#if defined(BORA_DEVICE_CODE)
   if constexpr (host_only<F>()) {
     throw_host_only("for_each_row");
   } else {
     const int64_t n = rows * columns;
-    detail::for_each_row_cuda<<<blocks_for(n), kBlockThreads, 0, native(stream)>>>(n, columns, f);
-    check_launch("for_each_row");
+    launch("for_each_row", stream, {.grid = blocks_for(n)}, detail::for_each_row_cuda<F>, n,
+           columns, f);
   }
 #else
   ::bora::detail::throw_built_without_cuda();
@@ -164,13 +163,12 @@ void for_each_cell(Stream stream, int64_t batch, Dims3 extent, int64_t channels,
   if (n == 0) return;
   if (stream.device.type == DeviceType::cpu)
     return detail::for_each_cell_cpu(batch, extent, channels, f);
-#if defined(__CUDACC__)
+#if defined(BORA_DEVICE_CODE)
   if constexpr (host_only<F>()) {
     throw_host_only("for_each_cell");
   } else {
-    detail::for_each_cell_cuda<<<blocks_for(n), kBlockThreads, 0, native(stream)>>>(n, extent,
-                                                                                    channels, f);
-    check_launch("for_each_cell");
+    launch("for_each_cell", stream, {.grid = blocks_for(n)}, detail::for_each_cell_cuda<F>, n,
+           extent, channels, f);
   }
 #else
   ::bora::detail::throw_built_without_cuda();

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/portable.hpp"
 #include "core/tensor.hpp"
 
 namespace bora::kernels {
@@ -18,11 +19,16 @@ void grad_stats(Stream stream, const Tensor& gradient, Tensor& out);
 /// product that is not finite stays in place and is counted.
 void unscale_and_stats(Stream stream, double factor, Tensor& gradient, Tensor& out);
 
+/// grad_stats of gradient / loss scale (times 1 / scale in f32; f64 for f64); the gradient is read
+/// only.  The scale is read on the device: `scalars` of kernels/step_scalars.hpp, whose `unscale`
+/// becomes 1 / scale.scale.  The bits are those of unscale_and_stats with that factor.
+void scaled_grad_stats(Stream stream, Tensor& scalars, const Tensor& gradient, Tensor& out);
+
 /// The factor that limits a gradient of norm `norm` to `max_norm`: min(1, max_norm / (norm +
 /// 1e-6)); 1 if max_norm is 0 (no clipping), or if norm is not finite (the caller skips such a
 /// step: see the count above).
-inline double clip_factor(double norm, double max_norm) {
-  if (!(max_norm > 0.0) || !std::isfinite(norm)) return 1.0;
+BORA_HD inline double clip_factor(double norm, double max_norm) {
+  if (!(max_norm > 0.0) || !(norm - norm == 0.0)) return 1.0;
   const double factor = max_norm / (norm + 1e-6);
   return factor < 1.0 ? factor : 1.0;
 }

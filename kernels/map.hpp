@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "core/convert.hpp"
-#include "kernels/portable.hpp"
+#include "kernels/launch.hpp"
 
 namespace bora::kernels {
 
@@ -55,7 +55,7 @@ void map_cpu(int64_t n, const F& f, Out* out, const In*... in) {
   }
 }
 
-#if defined(__CUDACC__)
+#if defined(BORA_DEVICE_CODE)
 
 template <int W, class F, class Out, class... In>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int64_t p = first; p < n_packs; p += step) {
       Pack<Out, W> result;
       const auto body = [&](const Pack<In, W>&... packs) {
-#pragma unroll
+        BORA_UNROLL
         for (int j = 0; j < W; ++j) result.v[j] = static_cast<Out>(f(load(packs.v[j])...));
       };
       body(reinterpret_cast<const Pack<In, W>*>(in)[p]...);
@@ -90,11 +90,11 @@ void map_launch(Stream stream, int64_t n, const F& f, Out* out, const In*... in)
     return reinterpret_cast<uintptr_t>(p) % (sizeof(*p) * static_cast<size_t>(W)) == 0;
   };
   if ((fits(out) && ... && fits(in))) {
-    map_cuda<W><<<blocks_for(n / W + 1), kBlockThreads, 0, native(stream)>>>(n, f, out, in...);
+    launch("map", stream, {.grid = blocks_for(n / W + 1)}, map_cuda<W, F, Out, In...>, n, f, out,
+           in...);
   } else {
-    map_cuda<1><<<blocks_for(n), kBlockThreads, 0, native(stream)>>>(n, f, out, in...);
+    launch("map", stream, {.grid = blocks_for(n)}, map_cuda<1, F, Out, In...>, n, f, out, in...);
   }
-  check_launch("map");
 }
 
 #endif
@@ -108,8 +108,9 @@ void map_n(Stream stream, int64_t n, const F& f, Out* out, const In*... in) {
   BORA_CHECK(n >= 0, "map: count is ", n);
   if (n == 0) return;
   if (stream.device.type == DeviceType::cpu) return detail::map_cpu(n, f, out, in...);
-#if defined(__CUDACC__)
-  if constexpr (std::is_same_v<Out, double> || (std::is_same_v<In, double> || ...)) {
+#if defined(BORA_DEVICE_CODE)
+  if constexpr (!kDeviceHasF64 &&
+                (std::is_same_v<Out, double> || ... || std::is_same_v<In, double>)) {
     throw_host_only("map");
   } else {
     detail::map_launch(stream, n, f, out, in...);

@@ -6,6 +6,7 @@
 
 #include "core/convert.hpp"
 #include "kernels/for_each.hpp"
+#include "kernels/step_scalars.hpp"
 #include "kernels/volume.hpp"
 
 namespace bora::kernels {
@@ -33,10 +34,18 @@ template <class A, class G, class W>
 struct AdamW {
   static constexpr bool kHostOnly = std::is_same_v<A, double>;
   Buffers<A, G, W> b;
-  A factor, keep, beta1, beta2, eps, step_size, inverse_root_bias2;
+  A unscale, factor, keep, beta1, beta2, eps, step_size, inverse_root_bias2;
 
+  BORA_HD void read(const StepScalars& s, double weight_decay) {
+    unscale = static_cast<A>(s.unscale);
+    factor = static_cast<A>(s.clip);
+    keep = static_cast<A>(1.0 - s.rate * weight_decay);
+    beta1 = static_cast<A>(s.beta1);
+    step_size = static_cast<A>(s.step_size);
+    inverse_root_bias2 = static_cast<A>(s.inverse_root_bias2);
+  }
   BORA_HD void operator()(int64_t i) const {
-    const A g = factor * static_cast<A>(load(b.gradient[i]));
+    const A g = factor * (unscale * static_cast<A>(load(b.gradient[i])));
     const A m = b.slot0[i] + (A(1) - beta1) * (g - b.slot0[i]);
     const A v = beta2 * b.slot1[i] + (A(1) - beta2) * g * g;
     b.slot0[i] = m;
@@ -50,12 +59,18 @@ template <class A, class G, class W>
 struct Sgd {
   static constexpr bool kHostOnly = std::is_same_v<A, double>;
   Buffers<A, G, W> b;
-  A factor, learning_rate, momentum, weight_decay;
+  A unscale, factor, learning_rate, momentum, weight_decay;
   bool nesterov;
 
+  BORA_HD void read(const StepScalars& s, double) {
+    unscale = static_cast<A>(s.unscale);
+    factor = static_cast<A>(s.clip);
+    learning_rate = static_cast<A>(s.rate);
+    momentum = static_cast<A>(s.beta1);
+  }
   BORA_HD void operator()(int64_t i) const {
     const A p = b.p[i];
-    A g = factor * static_cast<A>(load(b.gradient[i])) + weight_decay * p;
+    A g = factor * (unscale * static_cast<A>(load(b.gradient[i]))) + weight_decay * p;
     if (b.slot0 != nullptr) {
       const A velocity = momentum * b.slot0[i] + g;
       b.slot0[i] = velocity;
@@ -72,6 +87,21 @@ struct Unless {
   Update update;
   BORA_HD void operator()(int64_t i) const {
     if (!update.b.skipped()) update(i);
+  }
+};
+
+/// The numbers of the update, too.
+template <class Update>
+struct FromScalars {
+  static constexpr bool kHostOnly = host_only<Update>();
+  Update update;
+  const StepScalars* scalars;
+  double weight_decay;
+  BORA_HD void operator()(int64_t i) const {
+    if (scalars->skip != 0 || update.b.skipped()) return;
+    Update with_numbers = update;
+    with_numbers.read(*scalars, weight_decay);
+    with_numbers(i);
   }
 };
 
@@ -97,9 +127,18 @@ void run_cpu(OptimBuffers& buffers, const Update& shared) {
 }
 
 template <class Update>
-void launch(Stream stream, OptimBuffers& buffers, const Update& update) {
+void launch(Stream stream, OptimBuffers& buffers, double weight_decay, const Update& update) {
+  const StepScalars* const scalars =
+      buffers.scalars.defined()
+          ? reinterpret_cast<const StepScalars*>(buffers.scalars.data<double>())
+          : nullptr;
   if (stream.device.type == DeviceType::cpu) {
-    if (!update.b.skipped()) run_cpu(buffers, update);
+    if (update.b.skipped() || (scalars && scalars->skip != 0)) return;
+    Update now = update;
+    if (scalars) now.read(*scalars, weight_decay);
+    run_cpu(buffers, now);
+  } else if (scalars) {
+    for_each(stream, buffers.master.numel(), FromScalars<Update>{update, scalars, weight_decay});
   } else {
     for_each(stream, buffers.master.numel(), Unless<Update>{update});
   }
@@ -163,6 +202,8 @@ void check(const OptimBuffers& b, const char* what) {
   same(b.working, "working");
   if (b.skip.defined())
     check_tensor(b.skip, Shape{}, DType::u8, b.master.device(), "optimizer: skip");
+  if (b.scalars.defined())
+    check_tensor(b.scalars, {kStepScalars}, DType::f64, b.master.device(), "optimizer: scalars");
 }
 
 }  // namespace
@@ -170,15 +211,16 @@ void check(const OptimBuffers& b, const char* what) {
 void adamw(Stream stream, const AdamWUpdate& u, OptimBuffers& buffers) {
   check(buffers, "adamw");
   BORA_CHECK(buffers.slot0.defined() && buffers.slot1.defined(), "adamw: wants two slots");
-  BORA_CHECK(u.step >= 1, "adamw: step is ", u.step, ", the first one is 1");
+  const bool given = !buffers.scalars.defined();
+  BORA_CHECK(!given || u.step >= 1, "adamw: step is ", u.step, ", the first one is 1");
   BORA_CHECK(u.beta1 >= 0 && u.beta1 < 1 && u.beta2 >= 0 && u.beta2 < 1 && u.eps > 0,
              "adamw: betas ", u.beta1, ", ", u.beta2, ", eps ", u.eps,
              "; wanted 0 <= beta < 1, eps > 0");
-  const double t = static_cast<double>(u.step);
+  const double t = static_cast<double>(given ? u.step : 1);
   const double bias1 = 1.0 - std::pow(u.beta1, t), bias2 = 1.0 - std::pow(u.beta2, t);
   dispatch(buffers, "adamw", [&]<class A, class G, class W>(const Buffers<A, G, W>& b) {
-    launch(stream, buffers,
-           AdamW<A, G, W>{b, static_cast<A>(u.gradient_factor),
+    launch(stream, buffers, u.weight_decay,
+           AdamW<A, G, W>{b, A(1), static_cast<A>(u.gradient_factor),
                           static_cast<A>(1.0 - u.learning_rate * u.weight_decay),
                           static_cast<A>(u.beta1), static_cast<A>(u.beta2), static_cast<A>(u.eps),
                           static_cast<A>(u.learning_rate / bias1),
@@ -193,8 +235,8 @@ void sgd(Stream stream, const SgdUpdate& u, OptimBuffers& buffers) {
              " without a slot");
   BORA_CHECK(!u.nesterov || buffers.slot0.defined(), "sgd: nesterov without a slot");
   dispatch(buffers, "sgd", [&]<class A, class G, class W>(const Buffers<A, G, W>& b) {
-    launch(stream, buffers,
-           Sgd<A, G, W>{b, static_cast<A>(u.gradient_factor), static_cast<A>(u.learning_rate),
+    launch(stream, buffers, u.weight_decay,
+           Sgd<A, G, W>{b, A(1), static_cast<A>(u.gradient_factor), static_cast<A>(u.learning_rate),
                         static_cast<A>(u.momentum), static_cast<A>(u.weight_decay), u.nesterov});
   });
 }

@@ -40,6 +40,11 @@ struct OptimBuffers {
   Tensor slot1;     ///< type of master: AdamW's v; undefined for SGD
   Tensor working;   ///< f16 or bf16 copy of master, written; or undefined
   Tensor skip;      ///< () u8: not 0 = nothing is written; or undefined.  Read on the device.
+  /// (kStepScalars) f64 of kernels/step_scalars.hpp, or undefined.  If given, learning rate, beta1
+  /// or momentum, step and gradient_factor of the update are not looked at: they, the inverse loss
+  /// scale and whether to skip are read on the device.  The gradient is multiplied by the inverse
+  /// loss scale first, then by the clip factor, each product rounded to the master's type.
+  Tensor scalars{};
 };
 
 /// Throws Error if a shape, type or hyperparameter does not fit.  Slots start as 0.

@@ -32,10 +32,19 @@ struct alignas(sizeof(T) * W) Pack {
   T v[W];
 };
 
-/// A kernel functor with `static constexpr bool kHostOnly = true` has no device code: f64 exists
-/// for gradient checks, on the CPU.
+/// Whether device code exists for f64.  Not on a GPU: f64 is for gradient checks.  The emulator has
+/// it, so that these run over the device code, too.
+#if defined(BORA_EMULATED_CUDA)
+inline constexpr bool kDeviceHasF64 = true;
+#else
+inline constexpr bool kDeviceHasF64 = false;
+#endif
+
+/// A kernel functor with `static constexpr bool kHostOnly = true` is for f64 and has no device
+/// code, but in the emulator.
 template <class F>
 constexpr bool host_only() {
+  if constexpr (kDeviceHasF64) return false;
   if constexpr (requires { F::kHostOnly; }) {
     return F::kHostOnly;
   } else {

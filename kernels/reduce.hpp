@@ -18,7 +18,7 @@
 #include <algorithm>
 
 #include "core/tensor.hpp"
-#include "kernels/portable.hpp"
+#include "kernels/launch.hpp"
 
 namespace bora::kernels {
 
@@ -198,7 +198,7 @@ void reduce_cpu(const F& f, const ReduceGeometry& g, const Put& put) {
   }
 }
 
-#if defined(__CUDACC__)
+#if defined(BORA_DEVICE_CODE)
 
 /// One block a (chunk, column block, outer).  partial == nullptr: the only chunk, stored at once.
 template <class F>
@@ -245,8 +245,7 @@ void reduce_launch(Stream stream, const F& f, const ReduceGeometry& g,
              " columns are more than 65535 blocks");
   const dim3 grid(static_cast<unsigned>(g.n_chunks), static_cast<unsigned>(g.column_blocks),
                   static_cast<unsigned>(std::min<int64_t>(g.outer, 65535)));
-  reduce_cuda<<<grid, kReduceLanes, 0, native(stream)>>>(f, g, partial);
-  check_launch("reduce");
+  launch("reduce", stream, {.grid = grid, .block = kReduceLanes}, reduce_cuda<F>, f, g, partial);
 }
 
 #endif
@@ -285,7 +284,7 @@ void reduce_columns(Stream stream, int64_t outer, int64_t rows, int64_t columns,
     });
     return;
   }
-#if defined(__CUDACC__)
+#if defined(BORA_DEVICE_CODE)
   if constexpr (host_only<F>()) {
     throw_host_only("reduce");
   } else {

@@ -49,6 +49,16 @@ void GradScaler::advance() {
   kernels::advance_loss_scale(state_.stream(), rule_, stats_, state_);
 }
 
+void GradScaler::move_state_to(const Tensor& place) {
+  BORA_CHECK(!unscaled_, "GradScaler: the state cannot move between unscale() and advance()");
+  BORA_CHECK(place.defined() && place.shape() == Shape{4} && place.dtype() == DType::f64,
+             "GradScaler: wants a place of (4) f64 for its state");
+  Tensor moved = place;
+  moved.copy_from(state_);
+  if (place.device() != cpu()) moved.stream().synchronize();  // the source may go now
+  state_ = moved;
+}
+
 void GradScaler::state(StateVisitor& visitor) { visitor.tensor("loss_scale", state_); }
 
 }  // namespace bora::nn

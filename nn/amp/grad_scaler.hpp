@@ -33,6 +33,11 @@ class GradScaler {
   /// Ends the window: the scale's transition.  Throws Error without an unscale() before it.
   void advance();
 
+  /// Keeps the state in `place` (4) f64 from now on, on any device; it gets the present values.
+  /// Where the state moves on the device (kernels::step_scalars), unscale() and advance() are not
+  /// used, and the functions above wait for the device.
+  void move_state_to(const Tensor& place);
+
   const kernels::LossScaleRule& rule() const { return rule_; }
   void state(StateVisitor& visitor);
 

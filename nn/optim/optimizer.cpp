@@ -54,25 +54,17 @@ class AdamW final : public Optimizer {
         v_(arena.layout(), arena.type(), arena.device()) {}
 
   void step(const UpdateInput& input) override {
-    for (const Run& run : runs_) {
-      kernels::OptimBuffers buffers{.gradient = arena_.gradients().slice(run.begin, run.end),
-                                    .master = arena_.values().slice(run.begin, run.end),
-                                    .slot0 = m_.slice(run.begin, run.end),
-                                    .slot1 = v_.slice(run.begin, run.end),
-                                    .working = working_of(arena_, run),
-                                    .skip = {}};
-      kernels::adamw(buffers.master.stream(),
-                     {.learning_rate = input.lr,
-                      .beta1 = input.momentum >= 0 ? input.momentum : options_.beta1,
-                      .beta2 = options_.beta2,
-                      .eps = options_.eps,
-                      .weight_decay = run.decays ? options_.weight_decay : 0.0,
-                      .step = updates_ + 1,
-                      .gradient_factor = input.gradient_factor},
-                     buffers);
-    }
+    run_all({.learning_rate = input.lr,
+             .beta1 = input.momentum >= 0 ? input.momentum : options_.beta1,
+             .step = updates_ + 1,
+             .gradient_factor = input.gradient_factor},
+            {});
     ++updates_;
   }
+  void step_from(const Tensor& scalars) override { run_all({}, scalars); }
+  void set_updates(int64_t updates) override { updates_ = updates; }
+  double own_momentum() const override { return options_.beta1; }
+  double own_beta2() const override { return options_.beta2; }
   int64_t updates() const override { return updates_; }
   void state(StateVisitor& visitor) override {
     visitor.value("updates", updates_);
@@ -81,6 +73,22 @@ class AdamW final : public Optimizer {
   }
 
  private:
+  void run_all(kernels::AdamWUpdate update, const Tensor& scalars) {
+    update.beta2 = options_.beta2;
+    update.eps = options_.eps;
+    for (const Run& run : runs_) {
+      kernels::OptimBuffers buffers{.gradient = arena_.gradients().slice(run.begin, run.end),
+                                    .master = arena_.values().slice(run.begin, run.end),
+                                    .slot0 = m_.slice(run.begin, run.end),
+                                    .slot1 = v_.slice(run.begin, run.end),
+                                    .working = working_of(arena_, run),
+                                    .skip = {},
+                                    .scalars = scalars};
+      update.weight_decay = run.decays ? options_.weight_decay : 0.0;
+      kernels::adamw(buffers.master.stream(), update, buffers);
+    }
+  }
+
   ParameterArena& arena_;
   AdamWOptions options_;
   std::vector<Run> runs_;
@@ -99,26 +107,18 @@ class Sgd final : public Optimizer {
 
   void step(const UpdateInput& input) override {
     // A momentum of 0 has no buffer; a cycled momentum needs one from the start.
-    const double momentum =
-        has_buffer() && input.momentum >= 0 ? input.momentum : options_.momentum;
-    for (const Run& run : runs_) {
-      kernels::OptimBuffers buffers{
-          .gradient = arena_.gradients().slice(run.begin, run.end),
-          .master = arena_.values().slice(run.begin, run.end),
-          .slot0 = has_buffer() ? buffer_.slice(run.begin, run.end) : Tensor(),
-          .slot1 = {},
-          .working = working_of(arena_, run),
-          .skip = {}};
-      kernels::sgd(buffers.master.stream(),
-                   {.learning_rate = input.lr,
-                    .momentum = momentum,
-                    .weight_decay = run.decays ? options_.weight_decay : 0.0,
-                    .nesterov = options_.nesterov,
-                    .gradient_factor = input.gradient_factor},
-                   buffers);
-    }
+    run_all({.learning_rate = input.lr,
+             .momentum = has_buffer() && input.momentum >= 0 ? input.momentum : options_.momentum,
+             .gradient_factor = input.gradient_factor},
+            {});
     ++updates_;
   }
+  void step_from(const Tensor& scalars) override {
+    run_all({.momentum = options_.momentum}, scalars);
+  }
+  void set_updates(int64_t updates) override { updates_ = updates; }
+  double own_momentum() const override { return options_.momentum; }
+  double own_beta2() const override { return 0.0; }
   int64_t updates() const override { return updates_; }
   void state(StateVisitor& visitor) override {
     visitor.value("updates", updates_);
@@ -127,6 +127,22 @@ class Sgd final : public Optimizer {
 
  private:
   bool has_buffer() const { return options_.momentum > 0; }
+
+  void run_all(kernels::SgdUpdate update, const Tensor& scalars) {
+    update.nesterov = options_.nesterov;
+    for (const Run& run : runs_) {
+      kernels::OptimBuffers buffers{
+          .gradient = arena_.gradients().slice(run.begin, run.end),
+          .master = arena_.values().slice(run.begin, run.end),
+          .slot0 = has_buffer() ? buffer_.slice(run.begin, run.end) : Tensor(),
+          .slot1 = {},
+          .working = working_of(arena_, run),
+          .skip = {},
+          .scalars = scalars};
+      update.weight_decay = run.decays ? options_.weight_decay : 0.0;
+      kernels::sgd(buffers.master.stream(), update, buffers);
+    }
+  }
 
   ParameterArena& arena_;
   SgdOptions options_;

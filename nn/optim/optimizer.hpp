@@ -23,8 +23,18 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual void step(const UpdateInput& input) = 0;
-  /// Updates made so far.
+  /// The same without the host: rate, beta1 or momentum, bias corrections, clip factor, inverse
+  /// loss scale and whether to skip are read on the device, from `scalars` (kStepScalars) f64 of
+  /// kernels::step_scalars.  Does not move updates(): the host does not know whether it was
+  /// skipped. See set_updates().
+  virtual void step_from(const Tensor& scalars) = 0;
+  /// Updates made so far, as far as the host knows.
   virtual int64_t updates() const = 0;
+  /// What the host has learned of updates made by step_from().
+  virtual void set_updates(int64_t updates) = 0;
+  /// The optimizer's own beta1 (AdamW) or momentum (SGD), and beta2 (SGD: 0).
+  virtual double own_momentum() const = 0;
+  virtual double own_beta2() const = 0;
   virtual void state(StateVisitor& visitor) = 0;
 };
 
