@@ -70,15 +70,29 @@ ConvPlan fastest(Session& session, const ConvKey& key, std::vector<ConvPlan> pla
   return std::move(plans[best]);
 }
 
-/// Empty, or what is wrong with the plan's results.
+/// Empty, or what is wrong with the plan.  Without the memory to find out it passes, with a line in
+/// the log: the tensors of a layer that just fits into memory do not fit twice.
 std::string fault(Session& session, const ConvKey& key, const ConvPlan& plan) {
   constexpr uint64_t kSeed = 20260101;  // any: the same data in each run
-  return qualify(
-      session.stream(), key,
-      [&](const Tensor& first, const Tensor& second, const Tensor& bias, Tensor& result) {
-        session.execute(plan, bindings(key.pass, first, second, bias, result));
-      },
-      kSeed);
+  std::string failure;
+  try {
+    return qualify(
+        session.stream(), key,
+        [&](const Tensor& first, const Tensor& second, const Tensor& bias, Tensor& result) {
+          try {
+            session.execute(plan, bindings(key.pass, first, second, bias, result));
+          } catch (const Error& e) {
+            failure = e.what();
+            throw;
+          }
+        },
+        kSeed);
+  } catch (const Error& e) {
+    if (!failure.empty()) return failure;
+    log_warn("cuDNN: ", text_of(plan.choice), " for ", text_of(key),
+             " is used without having been qualified: ", e.what());
+    return {};
+  }
 }
 
 /// The plan of an earlier choice, or nothing, with a line in the log.
@@ -110,13 +124,18 @@ ReadyPlan make(Session& session, const ConvKey& key) {
     }
     const std::string wrong = settings.qualify ? fault(session, key, *plan) : std::string();
     if (wrong.empty()) break;
-    log_warn("cuDNN: ", text_of(plan->choice), " gives wrong results for ", text_of(key), ": ",
-             wrong, "; it is not used for this, the next engine is tried");
+    log_warn("cuDNN: ", text_of(plan->choice), " is not right for ", text_of(key), ": ", wrong,
+             "; it is not used for this, the next engine is tried");
     plan_book().ban(device.name(), key, plan->choice.engine);
     plan.reset();
   }
   plan_book().add(device.name(), key, plan->choice);
   log_debug("cuDNN: ", text_of(key), ": ", plan->text());
+  if (prefers_tensor_cores(key) && !plan->notes.tensor_core)
+    log_warn("cuDNN: ", text_of(key),
+             " is not computed on tensor cores: no engine on them wants a "
+             "workspace of less than ",
+             key.workspace_limit >> 20, " MiB");
   {
     const std::lock_guard lock(shared().mutex);
     shared().log.push_back(text_of(key) + ": " + plan->text());

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include "kernels/cuda/device.hpp"
 #include "kernels/cuda/runtime.hpp"
 
 namespace bora::kernels::cudnn {
@@ -23,6 +24,9 @@ Session& Session::of(Stream stream) {
 }
 
 Session::Session(Stream stream) : stream_(stream) {
+  const int n = cuda::n_devices();
+  BORA_CHECK(stream.device.index < n, "conv3d: there is no ", stream.device, ": ",
+             n == 0 ? cuda::why_no_cuda() : detail::join(n, " device(s) in this process"));
   const cuda::DeviceGuard guard(stream.device.index);
   cudnnHandle_t handle = nullptr;
   BORA_CUDNN(cudnnCreate(&handle));

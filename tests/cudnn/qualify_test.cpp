@@ -10,6 +10,7 @@
 #include "kernels/conv3d_reference.hpp"
 #include "kernels/cudnn/add_bias.hpp"
 #include "tests/kernels/conv_support.hpp"
+#include "tests/support/device.hpp"
 
 namespace bora::kernels::cudnn {
 namespace {
@@ -30,17 +31,21 @@ ConvKey key_for(const ConvCase& c, ConvPass pass, DType type, bool bias = false,
   return key_of(pass, problem_of(c.a, c.x(), c.w(), c.y()), type, bias, add, 16, {});
 }
 
-/// A right engine.
+/// A right engine: the reference, on the emulated device what stands for cuDNN there.
 void compute(const ConvCase& c, const ConvKey& key, const Tensor& first, const Tensor& second,
              const Tensor& bias, Tensor& result) {
+  const GradientMode mode = key.add ? GradientMode::add : GradientMode::overwrite;
+  const bool host = test::device() == bora::cpu();
   switch (key.pass) {
     case ConvPass::forward:
-      return reference::conv3d_forward(c.a, first, second, bias, result);
+      return host ? reference::conv3d_forward(c.a, first, second, bias, result)
+                  : conv3d_forward(test::stream(), c.a, first, second, bias, result);
     case ConvPass::backward_data:
-      return reference::conv3d_backward_data(c.a, first, second, Tensor(), result);
+      return host ? reference::conv3d_backward_data(c.a, first, second, Tensor(), result)
+                  : conv3d_backward_data(test::stream(), c.a, first, second, Tensor(), result);
     case ConvPass::backward_weights:
-      return reference::conv3d_backward_weights(
-          c.a, first, second, key.add ? GradientMode::add : GradientMode::overwrite, result);
+      return host ? reference::conv3d_backward_weights(c.a, first, second, mode, result)
+                  : conv3d_backward_weights(test::stream(), c.a, first, second, mode, result);
   }
 }
 
@@ -55,7 +60,7 @@ TEST_P(Qualify, ARightEnginePassesInAllPasses) {
                                     option && pass == ConvPass::backward_weights);
         SCOPED_TRACE(text_of(key));
         EXPECT_EQ(qualify(
-                      current_stream(bora::cpu()), key,
+                      test::stream(), key,
                       [&](const Tensor& first, const Tensor& second, const Tensor& bias,
                           Tensor& result) { compute(c, key, first, second, bias, result); },
                       5),
@@ -74,7 +79,7 @@ TEST_P(Qualify, OneWrongValueShows) {
       const int64_t n = shapes_of(key).result.numel();
       for (const int64_t place : {int64_t{0}, n / 2, n - 1}) {
         const std::string fault = qualify(
-            current_stream(bora::cpu()), key,
+            test::stream(), key,
             [&](const Tensor& first, const Tensor& second, const Tensor& bias, Tensor& result) {
               compute(c, key, first, second, bias, result);
               // What one missing product would do.
@@ -92,7 +97,7 @@ TEST_P(Qualify, WhatIsNotWrittenShows) {
   const ConvCase c = cases()[0];
   const ConvKey key = key_for(c, ConvPass::forward, GetParam());
   EXPECT_NE(qualify(
-                current_stream(bora::cpu()), key,
+                test::stream(), key,
                 [&](const Tensor& first, const Tensor& second, const Tensor& bias, Tensor& result) {
                   compute(c, key, first, second, bias, result);
                   result.view(17, {1}).fill(NAN);
@@ -105,7 +110,7 @@ TEST_P(Qualify, AForgottenBiasAndAForgottenAdditionShow) {
   const ConvCase c = cases()[0];
   const ConvKey bias = key_for(c, ConvPass::forward, GetParam(), true);
   EXPECT_NE(qualify(
-                current_stream(bora::cpu()), bias,
+                test::stream(), bias,
                 [&](const Tensor& first, const Tensor& second, const Tensor&, Tensor& result) {
                   compute(c, bias, first, second, Tensor(), result);
                 },
@@ -115,7 +120,7 @@ TEST_P(Qualify, AForgottenBiasAndAForgottenAdditionShow) {
   ConvKey plain = add;
   plain.add = 0;
   EXPECT_NE(qualify(
-                current_stream(bora::cpu()), add,
+                test::stream(), add,
                 [&](const Tensor& first, const Tensor& second, const Tensor&, Tensor& result) {
                   compute(c, plain, first, second, Tensor(), result);
                 },
@@ -172,10 +177,10 @@ TEST(QualifySamples, LongSumsGetFewer) {
 
 // Data that all types hold, and whose sums f32 holds: the order of a sum is of no matter.
 TEST(QualifySamples, DataAreExactInAllTypes) {
-  Tensor f32 = Tensor::empty({10007}, DType::f32);
+  Tensor f32 = test::empty({10007}, DType::f32);
   fill_exact(f32.stream(), f32, 9);
   for (const DType type : {DType::f16, DType::bf16}) {
-    Tensor half = Tensor::empty({10007}, type);
+    Tensor half = test::empty({10007}, type);
     fill_exact(half.stream(), half, 9);
     EXPECT_EQ(test::values_of(half), test::values_of(f32));
   }
