@@ -20,7 +20,11 @@
 #define BORA_DYNAMIC_SHARED(type, name)                                \
   extern __shared__ __align__(16) unsigned char bora_dynamic_shared[]; \
   type* const name = reinterpret_cast<type*>(bora_dynamic_shared)
+#if defined(__CUDA_ARCH__)  // the host's half of a BORA_HD function is g++'s, which knows it not
 #define BORA_UNROLL _Pragma("unroll")
+#else
+#define BORA_UNROLL
+#endif
 #else
 #include "kernels/simt/simt.hpp"
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward of norms: pass 1 reads dy and x and sums, pass 2 writes dx.
 #include "core/convert.hpp"
+#include "kernels/cuda/norm.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
 #include "kernels/norm_element.hpp"
-#include "kernels/norm_generic.hpp"
 #include "kernels/norm_lanes.hpp"
 
 namespace bora::kernels {
@@ -152,7 +152,7 @@ void norm_backward_sums(Stream stream, const NormShape& shape, const FusedActiva
   check_norm_tensor(kOp, sums, {shape.samples, 2 * shape.channels}, DType::f64, "sums");
   if (dz.defined()) check_norm_like(kOp, in.x, dz, "dz");
   if (stream.device.type != DeviceType::cpu)
-    return generic::norm_backward_sums(stream, shape, activation, in, dy, sums, dz);
+    return BORA_IF_CUDA(cuda::norm_backward_sums(stream, shape, activation, in, dy, sums, dz));
   dispatch_float(in.x.dtype(), kOp, [&]<class T>() {
     dispatch_activation(activation, [&](auto act) {
       const bool residual = in.residual.defined();
@@ -174,7 +174,8 @@ void norm_backward_apply(Stream stream, const NormShape& shape, const FusedActiv
                     "coefficients");
   check_norm_like(kOp, in.x, dx, "dx");
   if (stream.device.type != DeviceType::cpu)
-    return generic::norm_backward_apply(stream, shape, activation, in, dy, dz, coefficients, dx);
+    return BORA_IF_CUDA(
+        cuda::norm_backward_apply(stream, shape, activation, in, dy, dz, coefficients, dx));
   dispatch_float(in.x.dtype(), kOp, [&]<class T>() {
     if (dz.defined()) return apply_cpu<T, true>(shape, IdentityAt{}, in, dy, dz, coefficients, dx);
     dispatch_activation(activation, [&](auto act) {

@@ -26,8 +26,6 @@ inline void check_norm_input(const char* op, const NormShape& shape, const Tenso
   BORA_CHECK(x.defined() && x.numel() == shape.numel() && is_float(x.dtype()), op, ": ", name,
              " is ", x.shape(), " ", x.dtype(), ", wanted ", shape.numel(),
              " elements of a floating type");
-  BORA_CHECK(x.device().type == DeviceType::cpu || x.dtype() != DType::f64, op,
-             ": f64 runs on the CPU only, ", name, " is on ", x.device());
 }
 
 inline void check_norm_like(const char* op, const Tensor& x, const Tensor& other,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = act((x - mean) rstd gamma + beta + residual).
 #include "core/convert.hpp"
+#include "kernels/cuda/norm.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
-#include "kernels/norm_generic.hpp"
 #include "kernels/norm_lanes.hpp"
 
 namespace bora::kernels {
@@ -59,7 +59,7 @@ void norm_forward(Stream stream, const NormShape& shape, const FusedActivation& 
   check_norm("norm_forward", shape, in);
   check_norm_like("norm_forward", in.x, y, "y");
   if (stream.device.type != DeviceType::cpu)
-    return generic::norm_forward(stream, shape, activation, in, y);
+    return BORA_IF_CUDA(cuda::norm_forward(stream, shape, activation, in, y));
   dispatch_float(in.x.dtype(), "norm_forward", [&]<class T>() {
     dispatch_activation(activation, [&](auto act) { forward_cpu<T>(shape, act, in, y); });
   });

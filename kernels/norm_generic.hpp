@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of kernels/norm.hpp by the launch shapes, for any device.  norm_* call them where
-// there are no loops of their own (CUDA); on the CPU they are the tests' second opinion.  Arguments
-// are those of the norm_* function of the same name and are checked there.
+// The passes of kernels/norm.hpp by the launch shapes: the tests' second opinion.  Arguments are
+// those of the norm_* function of the same name and are checked there.
 #pragma once
 
 #include "kernels/norm.hpp"

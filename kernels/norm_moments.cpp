@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moments of channels: one read of x, joined in a fixed order.
 #include "core/convert.hpp"
+#include "kernels/cuda/norm.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/norm_checks.hpp"
-#include "kernels/norm_generic.hpp"
 #include "kernels/norm_lanes.hpp"
 
 namespace bora::kernels {
@@ -122,7 +122,7 @@ void norm_moments(Stream stream, const NormShape& shape, const Tensor& x, Tensor
   check_norm_tensor("norm_moments", moments, {shape.samples, 1 + 2 * shape.channels}, DType::f64,
                     "moments");
   if (stream.device.type != DeviceType::cpu)
-    return generic::norm_moments(stream, shape, x, moments);
+    return BORA_IF_CUDA(cuda::norm_moments(stream, shape, x, moments));
   dispatch_float(x.dtype(), "norm_moments", [&]<class T>() { moments_cpu<T>(shape, x, moments); });
 }
 

@@ -30,6 +30,8 @@ std::vector<OpFigures> op_figures(const std::vector<RangeTotal>& totals, int64_t
 
 struct StepReport {
   StepConfig config;
+  std::string device = "cpu";  ///< DeviceChoice::text
+  std::string way = "eager";   ///< Step::way
   int threads = 0, ranks = 1;
   int64_t n_parameters = 0, skipped = 0;
   std::vector<double> ms;  ///< of each counted step, sorted; on several ranks those of rank 0
@@ -37,7 +39,7 @@ struct StepReport {
   /// which waits for communication only; and of the one that waits most, for the last as well.
   double exposed_ms = 0, longest_wait_ms = 0;
   double faults_a_step = 0, peak_resident_mib = 0;
-  MemoryStats memory;
+  MemoryStats memory;  ///< of tensors on the device
 
   std::optional<MachinePeak> machine;  ///< with --ops
   std::vector<OpFigures> ops;
@@ -50,6 +52,7 @@ struct StepReport {
 
   double median_ms() const;
   double percentile_ms(double p) const;
+  double samples_per_s() const;    ///< of all ranks, by the median step
   double floor_ms() const;         ///< 0 without ops
   double convolutions_ms() const;  ///< sum over the network's layers; 0 without --convs
 };

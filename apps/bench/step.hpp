@@ -10,8 +10,10 @@
 
 #include "apps/common/updater.hpp"
 #include "apps/unet3d/config.hpp"
+#include "apps/unet3d/trainer.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "core/collective.hpp"
+#include "core/step_graph.hpp"
 #include "nn/parameter_arena.hpp"
 
 namespace bora::bench {
@@ -27,6 +29,7 @@ struct StepConfig {
   int64_t bucket_mib = 0;
   std::string gradient_type = "f32";
   bool shared_gradients = true;
+  std::string step_graph = "auto";
   static constexpr auto fields() {
     return std::tuple{
         field(
@@ -48,7 +51,10 @@ struct StepConfig {
               one_of("f32", "f16", "bf16")),
         field("shared_gradients", &StepConfig::shared_gradients,
               "several ranks: gradients in memory that the ranks of the host share, as in "
-              "training")};
+              "training"),
+        field("step_graph", &StepConfig::step_graph,
+              "one GPU: replay the step from a graph, as train.step_graph in training",
+              one_of("auto", "off"))};
   }
 };
 
@@ -59,12 +65,13 @@ class Step {
  public:
   /// Collective.  `ranks` outlives the step.  Throws UsageError for settings that do not go with
   /// the case.
-  Step(const StepConfig& config, Collective& ranks);
+  Step(const StepConfig& config, Collective& ranks, const unet3d::ComputePlace& place = {});
   ~Step();
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
-  /// Collective.
+  /// Collective.  On a device it returns when the step is issued, and the one before the last is
+  /// done.
   void run();
   /// Collective: the reductions of a step alone, each started at once, on gradients of no meaning.
   void reduce_only();
@@ -81,8 +88,12 @@ class Step {
 
   int64_t n_parameters() const { return n_parameters_; }
   DType compute_type() const { return type_; }
-  /// Of the last run.
-  double loss() const { return loss_; }
+  /// Of the last run.  Waits for a device.
+  double loss() const { return loss_.item(); }
+  Device device() const { return device_; }
+  /// How the last run was done: "eager", "captured" or "replayed".
+  const char* way() const;
+  bool captures() const { return graph_.has_value(); }
   /// Since construction.
   const GradientExchange::Counters& exchange_counters() const { return reducer_->counters(); }
   /// fp16: updates skipped so far, because gradients overflowed.
@@ -90,9 +101,12 @@ class Step {
 
  private:
   Tensor compute_loss();
+  void forward_backward();
 
   StepConfig config_;
-  Collective& ranks_;
+  Device device_;
+  std::unique_ptr<Collective> alone_;  // on a device, for one rank
+  Collective& ranks_;                  // for tensors on the device
   DType type_;
   std::unique_ptr<nn::Module> network_;
   std::function<Tensor(const Tensor&)> forward_;
@@ -101,10 +115,11 @@ class Step {
   std::optional<nn::GradScaler> scaler_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<apps::Updater> updater_;
+  std::optional<StepGraph> graph_;
   Tensor input_, target_;
   Tensor in_transit_;  // gradients of no meaning in the type that they travel in
   int64_t n_parameters_ = 0;
-  double loss_ = 0;
+  Tensor loss_;
   Times times_;
 };
 

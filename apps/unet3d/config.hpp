@@ -112,6 +112,7 @@ struct TrainConfig {
   int64_t max_updates = 0;
   double max_hours = 0;
   int stop_code = 75;
+  std::string step_graph = "auto";
   static constexpr auto fields() {
     return std::tuple{
         field("epochs", &TrainConfig::epochs, "passes over the training cases", positive),
@@ -135,7 +136,10 @@ struct TrainConfig {
         field(
             "stop_code", &TrainConfig::stop_code,
             "exit code after leaving by SIGTERM, SIGUSR1 or max_hours, for a job to requeue itself",
-            between(0, 125))};
+            between(0, 125)),
+        field("step_graph", &TrainConfig::step_graph,
+              "on a GPU: run the step as a captured graph, with the same bits, where that can be",
+              one_of("auto", "off"))};
   }
 };
 
@@ -222,7 +226,8 @@ struct Config {
         field("optim", &Config::optim, "The optimizer and its schedule"),
         field("train", &Config::train, "The run"),
         field("device", &Config::device,
-              "what computes; auto: the CPU, since training on GPUs is not ready",
+              "what computes; auto: a GPU where the program has CUDA and each rank a device, else "
+              "the CPU; the start says which and why (docs/training-on-gpus.md)",
               one_of("auto", "cpu", "cuda")),
         field("precision", &Config::precision,
               "what convolutions compute in; weights, sums and losses stay in fp32",
