@@ -138,8 +138,10 @@ TEST(StepScalars, GiveTheBitsOfTheHostsPath) {
         ASSERT_EQ(now.skip, overflow ? 1.0 : 0.0) << w;
         ASSERT_EQ(now.updates, static_cast<double>(host.optimizer->updates())) << w;
         ASSERT_EQ(now.window_scale, scale) << w;
-        if (c.scales) ASSERT_EQ(now.scale.scale, scaler.scale()) << w;
-        if (c.scales) ASSERT_EQ(now.scale.skipped, static_cast<double>(scaler.skipped())) << w;
+        if (c.scales) {
+          ASSERT_EQ(now.scale.scale, scaler.scale()) << w;
+          ASSERT_EQ(now.scale.skipped, static_cast<double>(scaler.skipped())) << w;
+        }
         ASSERT_EQ(now.rate, lr) << w;
         ASSERT_EQ(now.non_finite, static_cast<double>(norm.non_finite)) << w;
         if (!overflow) {
@@ -147,10 +149,13 @@ TEST(StepScalars, GiveTheBitsOfTheHostsPath) {
           ASSERT_EQ(now.clip, clip_factor(norm.norm, c.max_norm)) << w;
         }
         ASSERT_EQ(device.weights(), host.weights()) << "window " << w;
-        if (half == DType::f16) ASSERT_EQ(device.working(), host.working()) << w;
-        if (!overflow)
+        if (half == DType::f16) {
+          ASSERT_EQ(device.working(), host.working()) << w;
+        }
+        if (!overflow) {
           ASSERT_EQ(device.arena.gradients().all().to_vector<float>(), before)
               << "the gradients are read only";
+        }
       }
       EXPECT_GT(host.optimizer->updates(), 15);
     }
@@ -176,7 +181,9 @@ TEST(StepScalars, ARefusalStays) {
       rig.optimizer->step_from(scalars);
       return kernels::step_scalars_of(scalars.to(cpu()));
     };
-    if (scales) EXPECT_EQ(window(true).refused, 0.0) << "4 can still be halved";
+    if (scales) {
+      EXPECT_EQ(window(true).refused, 0.0) << "4 can still be halved";
+    }
     const std::vector<float> before = rig.weights();
     EXPECT_EQ(window(true).refused, 1.0);
     const StepScalars after = window(false);
