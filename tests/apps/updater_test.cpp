@@ -12,7 +12,10 @@
 #include <vector>
 
 #include "core/rng.hpp"
+#include "core/step_graph.hpp"
+#include "core/tape.hpp"
 #include "nn/layers/conv3d.hpp"
+#include "nn/ops.hpp"
 #include "tests/apps/device_under_test.hpp"
 
 namespace bora::apps {
@@ -192,6 +195,61 @@ TEST(Updater, GoesOnFromALoadedState) {
   other.total = 0;
   EXPECT_THROW(rig.updater.set_schedule(other), Error);
 }
+
+#if defined(BORA_EMULATED_CUDA)
+struct History {
+  std::vector<std::vector<float>> weights;
+  std::vector<UpdateReport> reports;
+  StepGraph::Way way = StepGraph::Way::eager;
+};
+
+/// Forward, backward and update as one step; window 7 overflows.
+History train(bool graphs) {
+  Rig rig(cuda(0), true, {.initial = 1024, .interval = 5});
+  StepGraph graph(cuda(0), {.enabled = graphs, .warm_up = 2});
+  Tensor x = Tensor::zeros({6, 17}, DType::f32, cuda(0));
+  History run;
+  for (int w = 1; w <= 14; ++w) {
+    std::vector<float> values(6 * 17);
+    const RngKey key{5, static_cast<uint64_t>(w)};
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(key.normal(i));
+    if (w == 7) values[3] = std::numeric_limits<float>::infinity();
+    x.copy_from(Tensor::from<float>({6, 17}, values));
+    rig.updater.begin_window();
+    graph.run("step", {x}, [&] {
+      const Tensor y = rig.net.b.forward(nn::silu(rig.net.a.forward(x)));
+      backward(nn::mean(nn::mul(y, y)), rig.updater.seed(0.5));
+      rig.updater.enqueue_update();
+      return std::vector<Tensor>{};
+    });
+    const int64_t ticket = rig.updater.post_report();
+    run.reports.push_back(rig.updater.reports(ticket).at(0));
+    run.weights.push_back(rig.weights());
+  }
+  run.way = graph.way("step");
+  return run;
+}
+
+// Eager, replayed, and with all memory poisoned: the same bits, also where a replay skips.
+TEST(Updater, AStepThatIsReplayedGivesTheBitsOfTheEagerOne) {
+  const History eager = train(false), graph = train(true);
+  set_memory_poison(true);
+  const History poisoned = train(true);
+  set_memory_poison(false);
+  EXPECT_EQ(graph.way, StepGraph::Way::replayed);
+  for (const History* run : {&graph, &poisoned}) {
+    EXPECT_EQ(run->weights, eager.weights);
+    for (size_t i = 0; i < eager.reports.size(); ++i) {
+      EXPECT_EQ(run->reports[i].skipped, i == 6) << i;
+      EXPECT_EQ(run->reports[i].update, eager.reports[i].update);
+      EXPECT_EQ(run->reports[i].lr, eager.reports[i].lr);
+      EXPECT_EQ(run->reports[i].loss_scale, eager.reports[i].loss_scale);
+    }
+  }
+  EXPECT_EQ(eager.weights[6], eager.weights[5]);
+  EXPECT_NE(eager.weights[7], eager.weights[6]);
+}
+#endif
 
 }  // namespace
 }  // namespace bora::apps
