@@ -35,6 +35,7 @@ struct Buffers {
 
 template <class A, class G, class W>
 struct AdamW {
+  static constexpr int kSlots = 2;
   Buffers<A, G, W> b;
   A unscale, factor, keep, beta1, beta2, eps, step_size, inverse_root_bias2;
 
@@ -59,6 +60,7 @@ struct AdamW {
 
 template <class A, class G, class W>
 struct Sgd {
+  static constexpr int kSlots = 1;  // or none
   Buffers<A, G, W> b;
   A unscale, factor, learning_rate, momentum, weight_decay;
   bool nesterov;

@@ -106,8 +106,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// `update` for elements 0 .. n.  prepare(update) runs first on the device, once a thread: it may
-/// read numbers from memory into it, and returns false if nothing is to be done.
+/// `update` for elements 0 .. n.  Update::kSlots: 2 where it has both slots always, 1 where it may
+/// have slot0.  prepare(update) runs first on the device, once a thread: it may read numbers from
+/// memory into it, and returns false if nothing is to be done.
 template <class Update, class Prepare>
 void update_packs(const char* what, Stream stream, int64_t n, const Update& update,
                   const Prepare& prepare) {
@@ -122,9 +123,12 @@ void update_packs(const char* what, Stream stream, int64_t n, const Update& upda
                  : update_packs_kernel<kSlot0, kSlot1, false, Update, Prepare>,
            n, update, prepare);
   };
-  if (b.slot1 != nullptr) return start.template operator()<true, true>();
-  if (b.slot0 != nullptr) return start.template operator()<true, false>();
-  start.template operator()<false, false>();
+  if constexpr (Update::kSlots == 2) {
+    start.template operator()<true, true>();
+  } else {
+    if (b.slot0 != nullptr) return start.template operator()<true, false>();
+    start.template operator()<false, false>();
+  }
 }
 
 #endif
