@@ -2,7 +2,7 @@
 # Every third-party package is looked for here, once; the folders only name the targets:
 #   OpenMP::OpenMP_CXX  Threads::Threads  MPI::MPI_C  oneDNN::dnnl  Eigen3::Eigen  hdf5::hdf5  ZLIB::ZLIB
 #   PNG::PNG  PkgConfig::cairo  CLI11::CLI11  tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json
-#   GTest::gtest  GTest::gmock  CUDA::cudart  NCCL::nccl
+#   GTest::gtest  GTest::gmock  CUDA::cudart  NCCL::nccl  cuDNN::cudnn
 
 # bora_need(<what> <debian package> <found>): stops with the package's name if <found> is false.
 function(bora_need what package)
@@ -54,8 +54,12 @@ if(BORA_CUDA)
   find_package(CUDAToolkit 12 REQUIRED)
   find_package(NCCL QUIET)
   bora_need("NCCL" "libnccl-dev (from NVIDIA's repository)" ${NCCL_FOUND})
+  find_package(cuDNN 9.8 QUIET)
+  bora_need("cuDNN 9.8 or newer" "libcudnn9-dev-cuda-12 or -13 (from NVIDIA's repository)" ${cuDNN_FOUND})
 elseif(BORA_TESTS)
-  # Their headers are enough for the tests of the NCCL communicator over doubles of both.
+  # Headers are enough for the tests of the NCCL communicator over doubles; the test of cuDNN's plans
+  # needs the library, but no device and no driver.
   find_package(CUDAToolkit 12 QUIET)
   find_package(NCCL QUIET)
+  find_package(cuDNN 9.8 QUIET)
 endif()

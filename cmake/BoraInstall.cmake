@@ -14,6 +14,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/BoraConfigVersion.cmake"
 install(FILES "${PROJECT_BINARY_DIR}/BoraConfig.cmake" "${PROJECT_BINARY_DIR}/BoraConfigVersion.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindoneDNN.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindcuDNN.cmake"
         DESTINATION ${bora_config_dir})
 install(DIRECTORY "${BORA_GENERATED_DIR}/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bora
         FILES_MATCHING PATTERN "*.hpp")

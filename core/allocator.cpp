@@ -222,7 +222,13 @@ void CachingAllocator::release_cached() {
   release_cached_locked();
 }
 
+void CachingAllocator::hold_segments() {
+  const std::lock_guard lock(mutex_);
+  hold_ = true;
+}
+
 void CachingAllocator::release_cached_locked() {
+  if (hold_) return;
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto block = blocks_.find(segment->first);
     if (block->second.requested == 0 && block->second.size == segment->second) {

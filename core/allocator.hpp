@@ -60,6 +60,8 @@ class CachingAllocator final : public Allocator {
   void reset_peak();
   /// Gives wholly free segments back to the backend.
   void release_cached();
+  /// From now on no segment goes back before the destructor: captured work uses them.
+  void hold_segments();
 
  private:
   struct Block {
@@ -83,6 +85,7 @@ class CachingAllocator final : public Allocator {
   std::set<std::pair<int64_t, char*>> free_;  // by size
   std::map<char*, int64_t> segments_;         // address -> bytes
   int n_segments_ = 0;
+  bool hold_ = false;
   MemoryStats stats_;
   std::map<const char*, int64_t> live_by_op_;
   std::vector<std::pair<void*, std::vector<Event>>> resting_;  // freed, not reusable yet

@@ -19,6 +19,7 @@ class Backend {
   /// Raw memory, aligned to 4096 bytes at least; throws Error with the size when there is none.
   /// Never called with 0.
   virtual void* allocate(int64_t bytes, Device device) = 0;
+  /// May be called while work that uses the memory is under way: waits for it first.
   virtual void free(void* data, int64_t bytes, Device device) noexcept = 0;
 
   /// Copies bytes; either side may be host memory.

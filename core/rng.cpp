@@ -10,6 +10,7 @@ namespace bora {
 namespace {
 
 thread_local RngPosition t_position;
+thread_local uint64_t t_keys = 0;
 
 uint64_t mix(uint64_t state, uint64_t value) {
   const Philox4 block = philox4x32(state, value, 0x626f7261u);  // "bora"
@@ -111,7 +112,9 @@ RngPosition rng_position() { return t_position; }
 void set_rng_position(RngPosition position) { t_position = position; }
 
 RngKey next_rng_key() {
+  ++t_keys;
   return {t_position.seed, rng_stream("op", t_position.base, t_position.next++)};
 }
+uint64_t n_rng_keys() { return t_keys; }
 
 }  // namespace bora

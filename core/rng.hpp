@@ -91,6 +91,8 @@ struct RngPosition {
 RngPosition rng_position();
 void set_rng_position(RngPosition position);
 RngKey next_rng_key();
+/// Keys that this thread has taken so far: shows whether something draws.
+uint64_t n_rng_keys();
 
 /// Sets the position while it lives, restores the previous one afterwards.
 class RngScope {

@@ -4,6 +4,7 @@
 #include "comm/fnv.hpp"
 #include "tests/nccl_double/nccl_double.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +15,7 @@
 
 namespace bora::nccl_double {
 
-std::atomic<int64_t> g_streams{0}, g_events{0}, g_allocations{0};
+std::atomic<int64_t> g_streams{0}, g_events{0}, g_allocations{0}, g_pinned{0};
 
 namespace {
 
@@ -25,12 +26,48 @@ std::array<std::atomic<int64_t>, kMaxDevices> g_uses{};
 thread_local int t_device = 0;
 thread_local cudaError_t t_last = cudaSuccess;
 
+std::map<const char*, size_t> g_page_locked;  // pinned and device memory, for copies' sake
+int g_driver = CUDART_VERSION;
+int64_t g_memory_limit = INT64_MAX, g_pinned_limit = INT64_MAX;
+
+bool is_pageable(const void* data) {
+  const std::lock_guard lock(g_mutex);
+  const char* const p = static_cast<const char*>(data);
+  const auto after = g_page_locked.upper_bound(p);
+  return after == g_page_locked.begin() || p >= std::prev(after)->first + std::prev(after)->second;
+}
+
+void* take(size_t bytes) {
+  void* const data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  const std::lock_guard lock(g_mutex);
+  if (data != nullptr) g_page_locked[static_cast<const char*>(data)] = bytes;
+  return data;
+}
+
+void give_back(void* data) {
+  {
+    const std::lock_guard lock(g_mutex);
+    g_page_locked.erase(static_cast<const char*>(data));
+  }
+  std::free(data);
+}
+
+}  // namespace
+
 cudaError_t failed(cudaError_t code) {
   t_last = code;
   return code;
 }
 
-}  // namespace
+void set_driver_version(int version) { g_driver = version; }
+void set_memory_limits(int64_t device_bytes, int64_t pinned_bytes) {
+  g_memory_limit = device_bytes;
+  g_pinned_limit = pinned_bytes;
+}
+int64_t live_streams() { return g_streams; }
+int64_t live_events() { return g_events; }
+int64_t live_pinned() { return g_pinned; }
+int priority_of(void* stream) { return static_cast<CUstream_st*>(stream)->priority; }
 
 void set_devices(const std::vector<std::string>& uuids) {
   const std::lock_guard lock(g_mutex);
@@ -55,7 +92,8 @@ CUstream_st& stream_of(cudaStream_t stream) {
 
 using namespace bora::nccl_double;  // the definitions below are the runtime's own names
 
-CUstream_st::CUstream_st(int device_index) : device(device_index), thread_([this] { run(); }) {
+CUstream_st::CUstream_st(int device_index, int priority_wanted)
+    : device(device_index), priority(priority_wanted), thread_([this] { run(); }) {
   ++g_streams;
   ++g_uses.at(static_cast<size_t>(device));
 }
@@ -71,6 +109,11 @@ CUstream_st::~CUstream_st() {
 }
 
 void CUstream_st::enqueue(std::function<void()> task) {
+  if (capture) {
+    ++capture->tasks[this];
+    capture->graph.tasks.push_back(std::move(task));
+    return;
+  }
   const std::lock_guard lock(mutex_);
   tasks_.push_back(std::move(task));
   changed_.notify_all();
@@ -124,6 +167,10 @@ struct Mark {
 struct CUevent_st {
   std::mutex mutex;
   std::shared_ptr<Mark> mark;  // of the latest record; a wait holds on to the one it was given
+  // Where the latest record was in a capture: that, the stream, and its tasks until then.
+  std::shared_ptr<CaptureDouble> capture;
+  CUstream_st* stream = nullptr;
+  int64_t tasks = 0;
   std::shared_ptr<Mark> latest() {
     const std::lock_guard lock(mutex);
     return mark;
@@ -134,7 +181,9 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   const std::lock_guard lock(g_mutex);
-  if (g_uuids.empty()) return failed(cudaErrorNoDevice);  // as the real one: count stays as it was
+  // As the real one: count stays as it was.
+  if (g_driver < CUDART_VERSION / 1000 * 1000) return failed(cudaErrorInsufficientDriver);
+  if (g_uuids.empty()) return failed(cudaErrorNoDevice);
   *count = static_cast<int>(g_uuids.size());
   return cudaSuccess;
 }
@@ -158,6 +207,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     return failed(cudaErrorInvalidDevice);
   std::memset(properties, 0, sizeof(*properties));
   std::strcpy(properties->name, "double of a device");
+  properties->totalGlobalMem = size_t{141} << 30;
+  properties->multiProcessorCount = 132;
+  properties->major = 9;
   const uint64_t hash = bora::fnv1a(g_uuids[static_cast<size_t>(device)]);
   for (size_t i = 0; i < 2; ++i) std::memcpy(properties->uuid.bytes + 8 * i, &hash, sizeof(hash));
   return cudaSuccess;
@@ -168,16 +220,36 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = g_driver;
+  return cudaSuccess;
+}
+
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorNoDevice        ? "no CUDA-capable device is detected"
-         : error == cudaErrorInvalidDevice ? "invalid device ordinal"
-                                           : "an error of the double";
+  switch (error) {
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    default:
+      return "an error of the double";
+  }
 }
 
 cudaError_t cudaGetLastError() { return std::exchange(t_last, cudaSuccess); }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
-  *data = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (const cudaError_t code = forbidden_in_capture()) return code;
+  if (static_cast<int64_t>(bytes) > g_memory_limit) return failed(cudaErrorMemoryAllocation);
+  *data = take(bytes);
   if (*data == nullptr) return failed(cudaErrorMemoryAllocation);
   ++g_allocations;
   ++g_uses.at(static_cast<size_t>(t_device));
@@ -185,14 +257,48 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* data) {
+  if (const cudaError_t code = forbidden_in_capture()) return code;
   if (data != nullptr) --g_allocations;
-  std::free(data);
+  give_back(data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned int) {
+  if (const cudaError_t code = forbidden_in_capture()) return code;
+  if (static_cast<int64_t>(bytes) > g_pinned_limit) return failed(cudaErrorMemoryAllocation);
+  *data = take(bytes);
+  if (*data == nullptr) return failed(cudaErrorMemoryAllocation);
+  ++g_pinned;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  if (data != nullptr) --g_pinned;
+  give_back(data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = size_t{120} << 20;
+  *total = size_t{144384} << 20;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  stream_of(stream).enqueue([=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  stream_of(stream).enqueue([=] { std::memmove(to, from, bytes); });
+  CUstream_st& s = stream_of(stream);
+  const bool pageable = is_pageable(to) || is_pageable(from);
+  if (pageable && s.capture) {
+    s.capture->broken = cudaErrorStreamCaptureInvalidated;
+    return failed(cudaErrorStreamCaptureUnsupported);
+  }
+  s.enqueue([=] { std::memmove(to, from, bytes); });
+  if (pageable) s.synchronize();  // read, or written, when the call returns
   return cudaSuccess;
 }
 
@@ -213,8 +319,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int, int) {
-  *stream = new CUstream_st(t_device);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int, int priority) {
+  *stream = new CUstream_st(t_device, priority);
   return cudaSuccess;
 }
 
@@ -224,11 +330,25 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t code = forbidden_in_capture()) return code;
   stream_of(stream).synchronize();
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  CUstream_st& s = stream_of(stream);
+  if (event->capture) {
+    s.capture = event->capture;
+    auto& after = s.capture->after;
+    after[&s][event->stream] = std::max(after[&s][event->stream], event->tasks);
+    for (const auto& [other, tasks] : after[event->stream])
+      after[&s][other] = std::max(after[&s][other], tasks);
+    return cudaSuccess;
+  }
+  if (s.capture) {
+    s.capture->broken = cudaErrorStreamCaptureInvalidated;
+    return failed(cudaErrorStreamCaptureIsolation);
+  }
   if (const std::shared_ptr<Mark> mark = event->latest())
     stream_of(stream).enqueue([mark] { mark->wait(); });
   return cudaSuccess;
@@ -247,6 +367,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  CUstream_st& s = stream_of(stream);
+  event->capture = s.capture;
+  if (s.capture) {
+    event->stream = &s;
+    event->tasks = s.capture->tasks[&s];
+    return cudaSuccess;
+  }
   const auto mark = std::make_shared<Mark>();
   {
     const std::lock_guard lock(event->mutex);
@@ -257,11 +384,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t code = forbidden_in_capture()) return code;
   const std::shared_ptr<Mark> mark = event->latest();
   return !mark || mark->is_reached() ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t code = forbidden_in_capture()) return code;
   if (const std::shared_ptr<Mark> mark = event->latest()) mark->wait();
   return cudaSuccess;
 }

@@ -34,6 +34,18 @@ void set_faults(const Faults& faults);
 /// The devices that this process sees, by their UUIDs (16 bytes from the text's hash).
 void set_devices(const std::vector<std::string>& uuids);
 
+/// What cudaDriverGetVersion says; 0: there is no driver, and counting devices fails.
+void set_driver_version(int version);
+/// Larger requests for device or pinned memory fail.
+void set_memory_limits(int64_t device_bytes, int64_t pinned_bytes);
+/// A stream's, by its handle; the most urgent is -5.
+int priority_of(void* stream);
+/// Alive: streams that somebody made, events, graphs and executable graphs, pinned blocks.
+int64_t live_streams();
+int64_t live_events();
+int64_t live_graphs();
+int64_t live_pinned();
+
 struct Counters {
   int64_t communicators = 0, streams = 0, events = 0;  ///< alive
   int64_t allocations = 0;                             ///< alive
