@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of kernels/loss.hpp and kernels/metrics.hpp, with a region.
+#include "apps/gpucheck/kernel_table.hpp"
+#include "kernels/loss.hpp"
+#include "kernels/metrics.hpp"
+
+namespace bora::gpucheck {
+namespace {
+
+namespace k = kernels;
+
+const k::DataLossAttributes kData{};  // charbonnier
+constexpr auto kForm = k::GradientLossForm::edge;
+const k::ClassLossAttributes kClass{.ce_weight = 1, .dice_weight = 1};
+const k::ErrorSumsAttributes kErrors{.threshold = 0.5};
+constexpr int64_t kClasses = 3;
+
+Shape cells(const Shape& s) { return {s[0], s[1], s[2], s[3]}; }
+
+struct Pair {
+  Tensor prediction, target, region;
+  Pair(KernelRun& r, const Shape& s)
+      : prediction(r.input(s)),
+        target(r.input(s)),
+        region(r.input(cells(s), Role::u8, Fill::mask)) {}
+};
+
+void data_sums(KernelRun& r, const Shape& s) {
+  const Pair p(r, s);
+  Tensor sums = r.output({s[0], 2}, Role::f64);
+  r.call([&] { k::data_loss_sums(r.stream(), kData, p.prediction, p.target, p.region, sums); });
+}
+void data_value(KernelRun& r, const Shape& s) {
+  const Tensor sums = r.input({s[0], 2}, Role::f64, Fill::positive);
+  Tensor loss = r.output({}, Role::accumulator);
+  r.call([&] { k::data_loss_value(r.stream(), sums, loss); });
+}
+void data_backward(KernelRun& r, const Shape& s) {
+  const Pair p(r, s);
+  Tensor sums = r.scratch({s[0], 2}, Role::f64);
+  k::data_loss_sums(r.stream(), kData, p.prediction, p.target, p.region, sums);
+  const Tensor dloss = r.input({}, Role::accumulator, Fill::positive);
+  Tensor out = r.output(s);
+  r.call([&] {
+    k::data_loss_backward(r.stream(), kData, p.prediction, p.target, p.region, sums, dloss, out);
+  });
+}
+
+void gradient_sums(KernelRun& r, const Shape& s) {
+  const Pair p(r, s);
+  Tensor sums = r.output({s[0], 3, 4}, Role::f64);
+  r.call([&] { k::gradient_loss_sums(r.stream(), kForm, p.prediction, p.target, p.region, sums); });
+}
+void gradient_value(KernelRun& r, const Shape& s) {
+  const Tensor sums = r.input({s[0], 3, 4}, Role::f64, Fill::positive);
+  Tensor loss = r.output({}, Role::accumulator);
+  r.call([&] { k::gradient_loss_value(r.stream(), kForm, sums, loss); });
+}
+void gradient_backward(KernelRun& r, const Shape& s) {
+  const Pair p(r, s);
+  Tensor sums = r.scratch({s[0], 3, 4}, Role::f64);
+  k::gradient_loss_sums(r.stream(), kForm, p.prediction, p.target, p.region, sums);
+  const Tensor dloss = r.input({}, Role::accumulator, Fill::positive);
+  Tensor out = r.output(s);
+  r.call([&] {
+    k::gradient_loss_backward(r.stream(), kForm, p.prediction, p.target, p.region, sums, dloss,
+                              out);
+  });
+}
+
+struct Classes {
+  Tensor logits, labels, region;
+  Classes(KernelRun& r, const Shape& s)
+      : logits(r.input(s.with(-1, kClasses))),
+        labels(r.input(cells(s), Role::u8, Fill::labels)),
+        region(r.input(cells(s), Role::u8, Fill::mask)) {}
+};
+
+void class_sums(KernelRun& r, const Shape& s) {
+  const Classes c(r, s);
+  Tensor normaliser = r.output({s[0], s[1], s[2], s[3], 2}, Role::accumulator);
+  Tensor sums = r.output({s[0], kClasses, 5}, Role::f64);
+  r.call([&] { k::class_loss_sums(r.stream(), c.logits, c.labels, c.region, normaliser, sums); });
+}
+void class_value(KernelRun& r, const Shape& s) {
+  const Tensor sums = r.input({s[0], kClasses, 5}, Role::f64, Fill::positive);
+  Tensor loss = r.output({}, Role::accumulator);
+  r.call([&] { k::class_loss_value(r.stream(), kClass, sums, loss); });
+}
+void class_backward(KernelRun& r, const Shape& s) {
+  const Classes c(r, s);
+  Tensor normaliser = r.scratch({s[0], s[1], s[2], s[3], 2}, Role::accumulator);
+  Tensor sums = r.scratch({s[0], kClasses, 5}, Role::f64);
+  k::class_loss_sums(r.stream(), c.logits, c.labels, c.region, normaliser, sums);
+  const Tensor dloss = r.input({}, Role::accumulator, Fill::positive);
+  Tensor out = r.output(s.with(-1, kClasses));
+  r.call([&] {
+    k::class_loss_backward(r.stream(), kClass, c.logits, c.labels, c.region, normaliser, sums,
+                           dloss, out);
+  });
+}
+
+void errors(KernelRun& r, const Shape& s) {
+  const Pair p(r, s);
+  Tensor rows = r.output({s[0], k::ErrorSums::kNumbers}, Role::f64);
+  r.call([&] { k::error_sums(r.stream(), kErrors, p.prediction, p.target, p.region, rows); });
+}
+
+}  // namespace
+
+std::vector<Row> loss_rows() {
+  // Sums are f64, of elements made in f32: a rounding or so each, none to the narrow type.
+  return {
+      {.name = "data_loss_sums", .run = data_sums, .roundings = 8},
+      {.name = "data_loss_value", .run = data_value},
+      {.name = "data_loss_backward", .run = data_backward, .roundings = 16},
+      {.name = "gradient_loss_sums", .run = gradient_sums, .roundings = 8},
+      {.name = "gradient_loss_value", .run = gradient_value, .roundings = 16},
+      {.name = "gradient_loss_backward", .run = gradient_backward, .roundings = 64},
+      {.name = "class_loss_sums", .run = class_sums, .roundings = 64},
+      {.name = "class_loss_value", .run = class_value, .roundings = 16},
+      {.name = "class_loss_backward", .run = class_backward, .roundings = 128, .amplification = 4},
+      {.name = "error_sums", .run = errors, .roundings = 8}};
+}
+
+}  // namespace bora::gpucheck

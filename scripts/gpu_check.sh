@@ -1,0 +1,221 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Finds out on a machine with a GPU what the tests cannot: whether kernels and training are right there, and how fast they are.
+# At most 8 minutes. docs/gpu.md says what each stage means and how to build for it.
+#
+#   scripts/gpu_check.sh [--build DIR] [--out FILE] [--seconds N] [--python PYTHON] [--dry-run]
+#
+#   --build DIR      where gpucheck is: DIR/bin/gpucheck or DIR/gpucheck (a carried pack of scripts/pack_gpu_check.sh).
+#                    Default: build/cuda; with --dry-run build/emu, build/cuda or build/cpu-release, whichever is there
+#   --out FILE       the joined result (JSON). Default: docs/gpu/<date>-<gpu>-<commit>.json; with --dry-run none is kept
+#   --seconds N      time for all of it (480). Below 300: kernels by halves, no sanitizer, training or ncu, PyTorch in one layout
+#   --python PYTHON  with torch, and the folder of cuDNN if it came as a wheel. Default: python3
+#   --plant KERNEL   for the test of this script: spoils this kernel's result
+#   --dry-run        runs what needs no GPU: the emulated device's stages where it was built, else the table on the CPU, the
+#                    PyTorch script on the CPU, joining and table; the rest reports no_device
+#
+# The exit code says whether results are right: 0, or 1 if a stage that judges them failed, broke off, ran out of time or (without
+# --dry-run) found no GPU. Speed never changes it. 2: wrong use.
+set -uo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+fail() { echo "gpu_check.sh: $1" >&2; exit 2; }
+build="" out="" seconds=480 python=python3 dry=false plant=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --build | --out | --seconds | --python)
+      [ $# -ge 2 ] || fail "$1 wants a value"
+      case $1 in --build) build=$2 ;; --out) out=$2 ;; --seconds) seconds=$2 ;; --python) python=$2 ;; esac
+      shift 2 ;;
+    --plant) [ $# -ge 2 ] || fail "$1 wants a value"; plant=(--plant="$2"); shift 2 ;;
+    --dry-run) dry=true; shift ;;
+    -h | --help) sed -n '3,/^set -u/{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+    *) fail "unknown option '$1' (--help lists them)" ;;
+  esac
+done
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: wanted a positive number"
+if [ -z "$build" ]; then
+  candidates=(cuda)
+  $dry && candidates=(emu cuda cpu-release)
+  for name in "${candidates[@]}"; do
+    if [ -x "$root/build/$name/bin/gpucheck" ]; then build=$root/build/$name; break; fi
+  done
+  [ -n "$build" ] || fail "no build/{$(IFS=,; echo "${candidates[*]}")}/bin/gpucheck; build it (docs/gpu.md), or give --build"
+fi
+check=""
+for path in "$build/bin/gpucheck" "$build/gpucheck"; do
+  if [ -x "$path" ]; then check=$path; break; fi
+done
+[ -n "$check" ] || fail "neither $build/bin/gpucheck nor $build/gpucheck can be run"
+
+# CUDA's libraries: the toolkit's, else those of PyTorch's wheels. For our program only: PyTorch finds its own.
+folders=()
+if [ -d /usr/local/cuda/lib64 ]; then folders+=(/usr/local/cuda/lib64); fi
+wheels=$("$python" -c '
+import glob, sys
+print("\n".join(f for p in sys.path for f in sorted(glob.glob(p + "/nvidia/*/lib"))))' 2>/dev/null) || wheels=""
+while IFS= read -r folder; do
+  if [ -n "$folder" ]; then folders+=("$folder"); fi
+done <<<"$wheels"
+libraries=$(IFS=:; echo "${folders[*]:-}")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/stages"
+closing=15  # kept for joining and printing
+left() { echo $((seconds - SECONDS - closing)); }
+number=0
+
+# check_it <argument>...: our program.
+check_it() { LD_LIBRARY_PATH=$libraries "$check" "$@"; }
+# mark <file> <stage> <status> <seconds> <text> [<log>]: the result of a stage that wrote none itself.
+mark() {
+  check_it mark --out="$1" --name="$2" --status="$3" --seconds="$4" --text="$5" ${6:+--log="$6"} >/dev/null
+}
+# stage <name> <most seconds> <command>...: runs it with --out=FILE behind; whatever happens, FILE is there afterwards.
+stage() {
+  local name=$1 limit=$2 begin rc file log
+  shift 2
+  number=$((number + 1))
+  file=$work/stages/$(printf '%02d' "$number")-${name//[^a-zA-Z0-9_]/-}.json
+  log=$work/$number.log
+  if [ "$(left)" -lt "$limit" ]; then limit=$(left); fi
+  if [ "$limit" -lt 5 ]; then
+    mark "$file" "$name" left_out 0 "no time was left"
+    echo "$name: left out, no time was left"
+    return
+  fi
+  begin=$SECONDS
+  # Programs that can stop by themselves do so earlier, and keep what they have.
+  BUDGET=$((limit * 85 / 100)) timeout --kill-after=5 "$limit" "$@" --out="$file" >"$log" 2>&1
+  rc=$?
+  tail -n 3 "$log"
+  case $rc in
+    0) ;;
+    124 | 137)
+      mark "$file.mark" "$name" timed_out "$((SECONDS - begin))" "stopped after $limit s" "$log"
+      mv "$file.mark" "$file" ;;
+    *)  # Its own word counts, unless that was written before it broke off (as under a sanitizer).
+      if ! grep -qsE '"status": "(failed|error)"' "$file"; then
+        mark "$file" "$name" error "$((SECONDS - begin))" "exit code $rc" "$log"
+      fi ;;
+  esac
+  if [ ! -s "$file" ]; then mark "$file" "$name" error "$((SECONDS - begin))" "wrote no result" "$log"; fi
+}
+# own <name> <most seconds> <gpucheck argument>...
+own() {
+  local name=$1 limit=$2
+  shift 2
+  # shellcheck disable=SC2016  # the inner shell's
+  stage "$name" "$limit" env LD_LIBRARY_PATH="$libraries" bash -c '"$0" "$@" --budget="$BUDGET"' "$check" "$@" --name="$name" "${tiny[@]}"
+}
+absent() {  # absent <name> <status> <text>
+  number=$((number + 1))
+  mark "$work/stages/$(printf '%02d' "$number")-${1//[^a-zA-Z0-9_]/-}.json" "$1" "$2" 0 "$3"
+  echo "$1: $2, $3"
+}
+
+check_it --help >/dev/null || fail "$check does not start here: $(LD_LIBRARY_PATH=$libraries ldd "$check" 2>&1 | grep 'not found' | tr '\n' ' ')"
+tiny=()
+$dry && tiny=(--tiny)
+short=false
+[ "$seconds" -lt 300 ] && short=true
+smi=$(nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit --format=csv,noheader 2>/dev/null) ||
+  smi=""
+own environment 25 environment --text="$smi"
+gpu=false
+grep -q '"device": "gpu"' "$work/stages/01-environment.json" && gpu=true
+if ! $gpu && ! $dry; then echo "gpu_check.sh: no GPU; --dry-run runs what needs none" >&2; fi
+
+most=65
+$short && most=30
+own kernels $most kernels "${plant[@]}"
+if $dry && grep -q '"status": "no_device"' "$work/stages/02-kernels.json"; then
+  own "kernels on the CPU" 60 kernels --device=cpu "${plant[@]}"
+fi
+
+# Whether <tool> can be used; else the stage says why not.
+usable() {
+  if $short; then absent "$1" left_out "less than 300 s were given"; return 1; fi
+  if ! command -v "$2" >/dev/null; then absent "$1" not_available "$2 is not installed"; return 1; fi
+  if ! $gpu; then absent "$1" no_device "it looks at kernels on a GPU"; return 1; fi
+}
+if usable sanitizer compute-sanitizer; then
+  for tool in memcheck racecheck; do
+    # shellcheck disable=SC2016
+    stage "sanitizer $tool" 20 env LD_LIBRARY_PATH="$libraries" bash -c 'compute-sanitizer --tool "$0" --error-exitcode 9 "$@" --budget="$((BUDGET - 3))"' \
+      "$tool" "$check" kernels --tiny --name="sanitizer $tool" --only=norm_,pool,loss_sums,adamw,trilinear
+  done
+fi
+
+own cudnn $most cudnn ${out:+--plan_file="${out%.json}-plans.json"}
+if $short; then
+  absent training left_out "less than 300 s were given"
+else
+  own training 70 training
+fi
+
+# One process a way and round, ways in turn, the networks that matter most first.
+has_torch=false
+"$python" -c 'import torch' 2>/dev/null && has_torch=true
+ways=(eager graph channels_last contiguous)
+$short && ways=(graph channels_last)
+rows=("mlperf 2" "mlperf 7" "mlperf 2" "wind 2" "mlperf 7" "wind 2")
+$dry && rows=("mlperf 1" "wind 1")
+if ! $has_torch; then absent "throughput torch" not_available "no torch in $python"; fi
+torch_size=()
+torch_device=cuda
+if ! $gpu; then
+  torch_size=(--base 1 --extent 32 --warmup 1 --steps 2)
+  torch_device=cpu
+fi
+reserve=$($gpu && ! $short && command -v ncu >/dev/null && echo 60 || echo 0)
+for row in "${rows[@]}"; do
+  read -r network batch <<<"$row"
+  for way in "${ways[@]}"; do
+    limit=30
+    if [ $(($(left) - reserve)) -lt $limit ]; then limit=$(($(left) - reserve)); fi
+    case $way in
+      eager | graph) own "throughput $network $way" $limit throughput --network="$network" --way="$way" --batch="$batch" ;;
+      *)
+        if $has_torch && { $gpu || $dry; }; then
+          stage "throughput $network torch $way" $limit "$python" "$root/apps/gpucheck/torch_throughput.py" --network "$network" \
+            --layout "$way" --batch "$batch" --device $torch_device "${torch_size[@]}"
+        fi ;;
+    esac
+  done
+done
+# Where the time of our step goes: launches wait for each other, so that an op's time is its kernels'.
+if $gpu && ! $short; then
+  export CUDA_LAUNCH_BLOCKING=1
+  own "throughput mlperf ops" 20 throughput --network=mlperf --way=ops --batch=2
+  unset CUDA_LAUNCH_BLOCKING
+fi
+
+metrics=dram__bytes.sum,gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
+metrics+=,lts__t_sector_hit_rate.pct,sm__warps_active.avg.pct_of_peak_sustained_active
+if usable ncu ncu; then
+  # shellcheck disable=SC2016
+  stage ncu 80 env LD_LIBRARY_PATH="$libraries" bash -c 'ncu --profile-from-start off --clock-control none --metrics "$0" --csv --log-file "$1.csv" \
+    "$2" launch --only=norm_forward,norm_backward_sums,norm_backward_apply,max_pool3d_backward,adamw &&
+    "$2" ncu --csv="$1.csv" "$3"' "$metrics" "$work/ncu" "$check"
+fi
+
+report=(check_it report "$work/stages")
+$dry || report+=(--want_device)
+if git -C "$root" rev-parse HEAD >/dev/null 2>&1 && [ -n "$(git -C "$root" status --porcelain 2>/dev/null)" ]; then
+  report+=(--dirty)
+fi
+if [ -z "$out" ] && ! $dry; then
+  name=$(sed -n 's/.*"gpu": "\(.*\)".*/\1/p' "$work/stages/01-environment.json" | head -n 1 | tr -c 'A-Za-z0-9\n' '-')
+  commit=$(git -C "$root" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+  mkdir -p "$root/docs/gpu"
+  out=$root/docs/gpu/$(date -u +%Y-%m-%d)-${name:-none}-$commit.json
+fi
+if [ -n "$out" ]; then report+=(--out="$out"); fi
+echo
+"${report[@]}"
+rc=$?
+echo
+echo "gpu_check.sh: $SECONDS s${out:+, result in $out}"
+exit $rc
