@@ -14,9 +14,9 @@
 namespace bora {
 namespace {
 
-using kernels::cuda::install_cuda_backend;
 using kernels::cuda::device_counters;
 using kernels::cuda::DeviceCounters;
+using kernels::cuda::install_cuda_backend;
 
 /// Sums of weighted inputs over some steps, the losses read back without waiting.
 std::vector<double> train(bool graphs, int steps) {
