@@ -149,6 +149,7 @@ if usable sanitizer compute-sanitizer; then
 fi
 
 own cudnn $most cudnn ${out:+--plan_file="${out%.json}-plans.json"}
+$short || own nccl 25 nccl
 if $short; then
   absent training left_out "less than 300 s were given"
 else

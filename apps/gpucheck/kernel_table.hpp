@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of our kernels: one row each, by the name of the function of kernels/*.hpp.  A test
-// holds it against the headers, so that a kernel without a row is found.
+// The table of our kernels: one row each, by the name of the function of kernels/*.hpp (or
+// "backend ..." for the element functions of core/backend.hpp).  A test holds it against the
+// headers, so that a kernel without a row is found.
 #pragma once
 
 #include <functional>

@@ -62,7 +62,7 @@ void statistics(KernelRun& r, const Shape& s) {
   r.call([&] { k::norm_statistics(r.stream(), shape, kEps, m, out); });
   Tensor mean = r.output({shape.samples * shape.groups}, Role::f64);
   Tensor rstd = r.output({shape.samples * shape.groups}, Role::f64);
-  const Tensor host = out.to(DType::f64).to(cpu());
+  const Tensor host = out.to(cpu()).to(DType::f64);
   std::vector<double> v = host.to_vector<double>(), means, rstds;
   for (size_t i = 0; i + 2 < v.size(); i += 3) {
     means.push_back(v[i] + v[i + 1]);
