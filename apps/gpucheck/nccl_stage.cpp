@@ -60,7 +60,10 @@ class Nccl {
     OneRank host;
     std::unique_ptr<NcclCommunicator> nccl;
     check("start", "", [&] {
-      nccl = make_nccl_communicator(host, NcclPlace{}, {.timeout_s = 10, .first_timeout_s = 20});
+      NcclOptions nccl_options;
+      nccl_options.timeout_s = 10;
+      nccl_options.first_timeout_s = 20;
+      nccl = make_nccl_communicator(host, NcclPlace{}, nccl_options);
       return true;
     });
     if (!nccl) return;
