@@ -20,7 +20,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 fail() { echo "gpu_check.sh: $1" >&2; exit 2; }
-build="" out="" seconds=480 python=python3 dry=false plant=()
+build="" out="" seconds="" python=python3 dry=false plant=()
 while [ $# -gt 0 ]; do
   case $1 in
     --build | --out | --seconds | --python)
@@ -33,6 +33,8 @@ while [ $# -gt 0 ]; do
     *) fail "unknown option '$1' (--help lists them)" ;;
   esac
 done
+# Without a GPU no time is dear, and the machine may be busy.
+if [ -z "$seconds" ]; then seconds=$($dry && echo 3000 || echo 480); fi
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: wanted a positive number"
 if [ -z "$build" ]; then
   candidates=(cuda)
@@ -79,6 +81,7 @@ stage() {
   number=$((number + 1))
   file=$work/stages/$(printf '%02d' "$number")-${name//[^a-zA-Z0-9_]/-}.json
   log=$work/$number.log
+  if $dry; then limit=$((limit * 5)); fi
   if [ "$(left)" -lt "$limit" ]; then limit=$(left); fi
   if [ "$limit" -lt 5 ]; then
     mark "$file" "$name" left_out 0 "no time was left"

@@ -170,6 +170,18 @@ TEST(GpuCheckReport, ComparesWithTheBetterLayoutOfTheSameNetwork) {
   EXPECT_NE(table(run).find("not the same network"), std::string::npos);
 }
 
+TEST(GpuCheckReport, NeitherShowsNorComparesTimesOfAnEmulatedDevice) {
+  const std::string path = folder("emulated");
+  for (const char* way : {"ours eager", "torch contiguous"}) {
+    Stage s = timed(way, 123.25, 31, 900);
+    s.device = "emulated";
+    write_stage(s, path + "/" + way + ".json");
+  }
+  const gpucheck::Run run = join_stages(path, false);
+  EXPECT_TRUE(run.compare.empty());
+  EXPECT_EQ(table(run).find("123.2"), std::string::npos) << table(run);
+}
+
 TEST(GpuCheckReport, PrintsNoNumberThatIsNotThere) {
   const std::string path = folder("none");
   write_stage(stage("kernels", Status::no_device), path + "/1.json");
