@@ -56,8 +56,9 @@ Tensor make_shared_tensor(Collective& communicator, int64_t bytes);
 /// not records, not what goes through shared memory or MPI's own collectives.
 int64_t bytes_sent(const Collective& communicator);
 
-/// A group of one rank: every operation is done at once, with all the checks.
-std::unique_ptr<Collective> make_self_communicator();
+/// A group of one rank for tensors on that kind of device: every operation is done at once, with
+/// all the checks.
+std::unique_ptr<Collective> make_self_communicator(DeviceType type = DeviceType::cpu);
 
 /// Changes the time limit of later operations of a communicator made here (and of groups split off
 /// from it later), and of the wait at the end of the run.

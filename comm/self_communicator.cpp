@@ -8,9 +8,13 @@ namespace {
 
 class SelfCommunicator final : public Collective {
  public:
+  explicit SelfCommunicator(DeviceType type) : type_(type) {
+    if (type != DeviceType::cpu) control_ = make_self_communicator();
+  }
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  DeviceType device_type() const override { return DeviceType::cpu; }
+  DeviceType device_type() const override { return type_; }
+  Collective& control() override { return control_ ? *control_ : *this; }
 
   Work all_reduce_async(Tensor x, ReduceOp, std::string_view label) override {
     check_tensor(*this, x, "all_reduce", label);
@@ -57,7 +61,7 @@ class SelfCommunicator final : public Collective {
   std::unique_ptr<Collective> split(int color, int) override {
     BORA_CHECK(color >= 0, "split: color ", color, " is negative");
     record(OperationKind::split, {}, "split");
-    return make_self_communicator();
+    return make_self_communicator(type_);
   }
 
  private:
@@ -77,13 +81,15 @@ class SelfCommunicator final : public Collective {
     to.copy_from(from.detach().reshape(shape));
   }
 
+  DeviceType type_;
+  std::unique_ptr<Collective> control_;
   uint64_t sequence_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> make_self_communicator() {
-  return std::make_unique<SelfCommunicator>();
+std::unique_ptr<Collective> make_self_communicator(DeviceType type) {
+  return std::make_unique<SelfCommunicator>(type);
 }
 
 }  // namespace bora

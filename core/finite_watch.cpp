@@ -19,8 +19,8 @@ void FiniteWatch::look(const char* op, const Tensor& result) {
   ++ops_;
   if (!first_.empty() || !result.defined() || !is_float(result.dtype())) return;
   int64_t bad = 0;
-  // f64 holds every value of the other types.
-  for (const double v : result.detach().to(DType::f64).to(cpu()).to_vector<double>())
+  // f64 holds every value of the other types; it is for the host only.
+  for (const double v : result.to(cpu()).to(DType::f64).to_vector<double>())
     bad += std::isfinite(v) ? 0 : 1;
   if (bad > 0)
     first_ = detail::join("op ", ops_, " (", op, "), result ", result.shape(), " ", result.dtype(),

@@ -34,7 +34,9 @@ inline constexpr int64_t kCheckpointVersion = 1;
 inline constexpr uint64_t kChecksumStart = 1;
 uint64_t checksum(const void* data, int64_t bytes, uint64_t before = kChecksumStart);
 
-/// Saver.  Collects in memory; commit() writes the file.  Tensors may be on any device.
+/// Saver.  Collects in memory; commit() writes the file.  Tensors may be on any device: copies to
+/// pinned memory are started as the state is visited, in the order of the device's current stream,
+/// and commit() waits for them once.
 class CheckpointWriter final : public StateVisitor {
  public:
   CheckpointWriter();

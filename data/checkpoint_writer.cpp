@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <set>
 
+#include "core/backend.hpp"
 #include "core/build_info.hpp"
+#include "core/pinned.hpp"
 #include "data/atomic_file.hpp"
 #include "data/checkpoint.hpp"
 #include "data/checkpoint_format.hpp"
@@ -46,6 +48,13 @@ struct CheckpointWriter::Impl {
   Id file, group, no_times;
   detail::NamePrefix prefix;
   std::set<std::string> names;
+  /// Tensors on their way from a device.
+  struct Copy {
+    std::string name, axes;
+    Tensor host;
+    Event arrived;
+  };
+  std::vector<Copy> copies;
 
   /// One data set of `extents` elements (none: one element) of `type`, `bytes` in all.
   void write(std::string_view name, const char* kind, const std::vector<hsize_t>& extents,
@@ -68,6 +77,20 @@ struct CheckpointWriter::Impl {
     const uint64_t sum = checksum(data, bytes);
     set_attribute(dataset.get(), "checksum", H5T_NATIVE_UINT64, &sum);
     if (!axes.empty()) set_attribute(dataset.get(), "axes", axes);
+  }
+
+  void write_tensor(std::string_view name, const Tensor& host, std::string_view axes) {
+    std::vector<hsize_t> extents;
+    for (int i = 0; i < host.rank(); ++i) extents.push_back(static_cast<hsize_t>(host.size(i)));
+    write(name, detail::kTensorKind, extents, hdf5::detail::memory_type(host.dtype()), host.raw(),
+          host.bytes(), axes);
+  }
+  /// All of one stream's copies are done when the last one is: the host waits once.
+  void write_copies() {
+    for (auto copy = copies.rbegin(); copy != copies.rend(); ++copy)
+      if (!copy->arrived.done()) copy->arrived.synchronize();
+    for (const Copy& copy : copies) write_tensor(copy.name, copy.host, copy.axes);
+    copies.clear();
   }
 
   template <class T>
@@ -117,6 +140,7 @@ CheckpointWriter::~CheckpointWriter() = default;
 
 void CheckpointWriter::commit(const std::string& path, const std::string& keep_as) {
   BORA_CHECK(impl_->file, "checkpoint: second commit of one CheckpointWriter, to '", path, "'");
+  impl_->write_copies();
   std::string image(static_cast<size_t>(detail::kHeaderBytes), '\0');
   {
     const Lock lock;
@@ -147,11 +171,13 @@ void CheckpointWriter::commit(const std::string& path, const std::string& keep_a
 
 void CheckpointWriter::tensor(std::string_view name, Tensor& value, std::string_view axes) {
   BORA_CHECK(value.defined(), "checkpoint: tensor '", impl_->prefix.full(name), "' is undefined");
-  const Tensor host = value.to(cpu());
-  std::vector<hsize_t> extents;
-  for (int i = 0; i < host.rank(); ++i) extents.push_back(static_cast<hsize_t>(host.size(i)));
-  impl_->write(name, detail::kTensorKind, extents, hdf5::detail::memory_type(host.dtype()),
-               host.raw(), host.bytes(), axes);
+  if (value.device() == cpu()) return impl_->write_tensor(name, value, axes);
+  Tensor host = pinned_pool(value.device()).tensor(value.shape(), value.dtype());
+  const Stream stream = value.stream();
+  if (value.numel() > 0)
+    backend(value.device().type)
+        .copy(stream, host.raw(), cpu(), value.raw(), value.device(), value.bytes());
+  impl_->copies.push_back({impl_->prefix.full(name), std::string(axes), host, stream.record()});
 }
 
 void CheckpointWriter::value(std::string_view name, int64_t& value) {

@@ -89,6 +89,13 @@ void check_bias(const char* op, const Tensor& bias, const Tensor& y) {
              bias.dtype(), " on ", bias.device(), ", wanted ", y.dtype(), " on ", y.device());
 }
 
+thread_local std::function<void(const Conv3dCall&)>* t_listener = nullptr;
+
+void tell(Conv3dCall::Pass pass, const Conv3dAttributes& a, const Tensor& x, const Shape& w,
+          const Tensor& y, bool bias, GradientMode mode = GradientMode::overwrite) {
+  if (t_listener) (*t_listener)({pass, a, x.shape(), w, y.shape(), x.dtype(), bias, mode});
+}
+
 void check_stream(const char* op, Stream stream, const Tensor& x) {
   BORA_CHECK(stream.device == x.device(), op, ": tensors on ", x.device(), ", stream of ",
              stream.device, ", wanted one device");
@@ -140,6 +147,7 @@ void conv3d_forward(Stream stream, const Conv3dAttributes& a, const Tensor& x, c
   check_call("conv3d", a, x, w, y);
   check_same_type("conv3d", x, w);
   check_bias("conv3d", bias, y);
+  tell(Conv3dCall::Pass::forward, a, x, w.shape(), y, bias.defined());
   switch (x.device().type) {
     case DeviceType::cpu:
       if (x.dtype() == DType::f64) return reference::conv3d_forward(a, x, w, bias, y);
@@ -155,6 +163,7 @@ void conv3d_backward_data(Stream stream, const Conv3dAttributes& a, const Tensor
   check_call("conv3d (data gradient)", a, dx, w, dy);
   check_same_type("conv3d (data gradient)", dy, w);
   check_bias("conv3d (data gradient)", bias, dx);
+  tell(Conv3dCall::Pass::backward_data, a, dx, w.shape(), dy, bias.defined());
   switch (dy.device().type) {
     case DeviceType::cpu:
       if (dy.dtype() == DType::f64) return reference::conv3d_backward_data(a, dy, w, bias, dx);
@@ -169,6 +178,7 @@ void conv3d_backward_weights(Stream stream, const Conv3dAttributes& a, const Ten
                              const Tensor& dy, GradientMode mode, Tensor& dw) {
   check_call("conv3d (weight gradient)", a, x, dw, dy);
   check_gradient_type("conv3d (weight gradient)", x, dw);
+  tell(Conv3dCall::Pass::backward_weights, a, x, dw.shape(), dy, false, mode);
   switch (x.device().type) {
     case DeviceType::cpu:
       if (x.dtype() == DType::f64) return reference::conv3d_backward_weights(a, x, dy, mode, dw);
@@ -195,6 +205,13 @@ void channel_sum(Stream stream, const Tensor& dy, GradientMode mode, Tensor& db)
       BORA_IF_CUDA(return generic::channel_sum(stream, dy, mode, db));
   }
 }
+
+Conv3dListener::Conv3dListener(std::function<void(const Conv3dCall&)> heard)
+    : heard_(std::move(heard)), outer_(t_listener) {
+  t_listener = &heard_;
+}
+
+Conv3dListener::~Conv3dListener() { t_listener = outer_; }
 
 std::vector<std::string> conv3d_implementations(DeviceType type) {
   switch (type) {

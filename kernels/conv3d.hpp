@@ -25,6 +25,7 @@
 // a shape that cannot be cut so (one plane of more than 2^31 elements) is refused by name.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,31 @@ void conv3d_backward_weights(Stream stream, const Conv3dAttributes& a, const Ten
 /// Sums in f32 inside chunks of rows fixed by the shape; the chunks are joined in f64 in order (on
 /// CUDA in f32 along a fixed tree).
 void channel_sum(Stream stream, const Tensor& dy, GradientMode mode, Tensor& db);
+
+/// One call of the three functions above, as it was made.
+struct Conv3dCall {
+  enum class Pass { forward, backward_data, backward_weights };
+  Pass pass;
+  Conv3dAttributes attributes;
+  Shape x, w, y;  ///< of the forward convolution: dx, dw and dy have the shapes of x, w and y
+  DType type;     ///< of the values
+  bool bias;
+  GradientMode mode;
+};
+
+/// Hears of all convolutions of this thread while it lives, before they are computed; for tests
+/// that ask what a network computes.  Scopes end in reverse order.
+class Conv3dListener {
+ public:
+  explicit Conv3dListener(std::function<void(const Conv3dCall&)> heard);
+  ~Conv3dListener();
+  Conv3dListener(const Conv3dListener&) = delete;
+  Conv3dListener& operator=(const Conv3dListener&) = delete;
+
+ private:
+  std::function<void(const Conv3dCall&)> heard_;
+  std::function<void(const Conv3dCall&)>* outer_;
+};
 
 /// The library kernels that convolutions of this process have used so far on one kind of device,
 /// one line each: "forward f32 1x64x64x64x16 -> 16 k3x3x3 ... : brgconv:avx512_core".  For logs and

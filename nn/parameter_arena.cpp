@@ -34,6 +34,8 @@ ParameterArena::ParameterArena(Module& module, DType type, DType working, Device
     if (has_working()) leaves_.back()->set_working(working_.part(range));
     decays_.push_back(p.decay);
   }
+  for (const NamedBuffer& b : named_buffers(module))
+    if (b.buffer->defined()) *b.buffer = b.buffer->to(device);
 }
 
 void ParameterArena::refresh_working() {

@@ -13,8 +13,9 @@ namespace bora::nn {
 
 /// Lays the parameters out in reverse forward order (so the gradients that are ready first lie
 /// first: a bucket of the gradient all-reduce is a range), each at a multiple of 256 bytes, and
-/// makes each a leaf whose gradient is a range of `gradients`. The module must outlive the arena or
-/// not be used after it.  Addresses never change.
+/// makes each a leaf whose gradient is a range of `gradients`.  The module's buffers (running
+/// statistics) move to the arena's device.  The module must outlive the arena or not be used after
+/// it.  Addresses never change.
 class ParameterArena {
  public:
   /// type: f32, or f64 for gradient checks.  working: f16 or bf16 for a copy of all values that

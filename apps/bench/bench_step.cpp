@@ -7,12 +7,15 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/bench/report.hpp"
 #include "apps/common/all_reduce_choice.hpp"
+#include "apps/common/device_choice.hpp"
 #include "apps/common/threads.hpp"
+#include "apps/unet3d/parallel.hpp"
 #include "comm/communicator.hpp"
 #include "core/build_info.hpp"
 #include "core/log.hpp"
@@ -27,6 +30,7 @@ struct BenchConfig : StepConfig {
   bool convs = false;
   std::string all_reduce = "auto";
   bool threaded = true;
+  std::string device = "auto";
   std::string json;
   static constexpr auto fields() {
     return std::tuple_cat(
@@ -35,13 +39,16 @@ struct BenchConfig : StepConfig {
             field("warmup", &BenchConfig::warmup, "steps not counted", at_least(1)),
             field("repeats", &BenchConfig::repeats, "steps counted", positive),
             field("ops", &BenchConfig::ops,
-                  "measure the machine, and three more steps with the figures of each op"),
+                  "on the CPU: measure the machine, and three more steps with the figures of each "
+                  "op"),
             field("convs", &BenchConfig::convs,
                   "also time each convolution of the network alone, in oneDNN"),
             field("all_reduce", &BenchConfig::all_reduce, "several ranks: as comm.all_reduce",
                   apps::kAllReduceChoices),
             field("threaded", &BenchConfig::threaded,
                   "several ranks: reduce in a thread of its own; else where backward comes by"),
+            field("device", &BenchConfig::device, "what computes, as in training",
+                  one_of("auto", "cpu", "cuda")),
             field("json", &BenchConfig::json, "also write the result to this file (JSON lines)")});
   }
 };
@@ -59,17 +66,41 @@ Usage usage() {
 }
 
 void time_steps(const BenchConfig& c, Step& step, Collective& ranks, StepReport& report) {
+  const Device device = step.device();
   for (int64_t i = 0; i < c.warmup; ++i) step.run();
-  caching_allocator(cpu()).reset_peak();
+  const Stream stream = current_stream(device);
+  stream.synchronize();
+  caching_allocator(device).reset_peak();
   report.ms.resize(static_cast<size_t>(c.repeats));
   std::vector<double> waits_ms;
   ranks.barrier("begin of the timed steps");
   const Usage before = usage();
-  for (double& ms : report.ms) {
-    const double begin = now_s(), waited_s = step.exchange_counters().wait_s;
+  // On a device a step ends when the event behind it is done; it is waited for after the next one
+  // is issued, so that the device never waits for the host's clock.
+  std::optional<Event> end;
+  double last_s = now_s();
+  const auto ended = [&](double& ms) {
+    const double s = now_s();
+    ms = 1e3 * (s - last_s);
+    last_s = s;
+  };
+  for (size_t i = 0; i < report.ms.size(); ++i) {
+    if (device == cpu()) last_s = now_s();
+    const double waited_s = step.exchange_counters().wait_s;
     step.run();
-    ms = 1e3 * (now_s() - begin);
+    if (device == cpu()) {
+      ended(report.ms[i]);
+    } else {
+      const Event issued = stream.record();
+      if (end) end->synchronize();
+      if (i > 0) ended(report.ms[i - 1]);
+      end = issued;
+    }
     waits_ms.push_back(1e3 * (step.exchange_counters().wait_s - waited_s));
+  }
+  if (end) {
+    end->synchronize();
+    ended(report.ms.back());
   }
   const Usage after = usage();
   const auto mean = [](const std::vector<double>& v) {
@@ -81,7 +112,7 @@ void time_steps(const BenchConfig& c, Step& step, Collective& ranks, StepReport&
   report.faults_a_step =
       static_cast<double>(after.faults - before.faults) / static_cast<double>(c.repeats);
   report.peak_resident_mib = static_cast<double>(after.peak_kib) / 1024.0;
-  report.memory = caching_allocator(cpu()).stats();
+  report.memory = caching_allocator(device).stats();
 }
 
 void profile_ops(Step& step, StepReport& report) {
@@ -112,11 +143,15 @@ int run(const MpiSession& session, int argc, char** argv) {
   options.threaded = c.threaded;
   const auto ranks = make_communicator(session, options);
   report.ranks = ranks->size();
-  Step step(c, *ranks);
+  const apps::DeviceChoice choice = apps::choose_device(c.device, session, *ranks);
+  report.device = choice.text();
+  const auto tensors = unet3d::make_tensor_group({}, session, *ranks, choice.device);
+  Step step(c, *ranks, {choice.device, tensors.get()});
   report.n_parameters = step.n_parameters();
   time_steps(c, step, *ranks, report);
   report.skipped = step.skipped();
-  if (c.ops) profile_ops(step, report);
+  // Ranges are the host's times: of a device they would say how long it takes to issue the work.
+  if (c.ops && step.device() == cpu()) profile_ops(step, report);
   BORA_CHECK(std::isfinite(step.loss()), "bench_step: the loss became ", step.loss());
   if (!main) return 0;
   for (const Convolution& conv : convolutions)

@@ -109,6 +109,7 @@ double StepReport::convolutions_ms() const {
 }
 
 void print(const StepReport& r) {
+  std::printf("device: %s\n", r.device.c_str());
   std::printf(
       "%s base %ld, %ld parameters, volume %ldx%ldx%ld, batch %ld, %s, %d threads: median %.1f ms "
       "a step (10 %%: %.1f, 90 %%: %.1f, min %.1f, %zu steps)\n",
@@ -120,6 +121,10 @@ void print(const StepReport& r) {
         "%d ranks: %.3f ms a step of exposed communication (%.2f %% of the median); %.3f ms with "
         "the wait for the slowest rank\n",
         r.ranks, r.exposed_ms, 100 * share(r.exposed_ms, r.median_ms()), r.longest_wait_ms);
+  std::printf(
+      "%.2f samples/s on %d rank%s\n",
+      1e3 * static_cast<double>(r.config.batch * r.config.accumulate * r.ranks) / r.median_ms(),
+      r.ranks, r.ranks > 1 ? "s" : "");
   std::printf("page faults a step: %.1f; tensors at peak: %.1f MiB; peak resident: %.1f MiB\n",
               r.faults_a_step, mib(r.memory.peak), r.peak_resident_mib);
   if (r.skipped > 0)
@@ -139,6 +144,7 @@ void write_json(const StepReport& r, const std::string& path) {
                         {"size", detail::join(r.config.size)},
                         {"batch", r.config.batch},
                         {"precision", r.config.precision},
+                        {"device", r.device},
                         {"threads", r.threads},
                         {"ranks", r.ranks},
                         {"exposed_ms", r.exposed_ms},

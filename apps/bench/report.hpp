@@ -30,6 +30,7 @@ std::vector<OpFigures> op_figures(const std::vector<RangeTotal>& totals, int64_t
 
 struct StepReport {
   StepConfig config;
+  std::string device = "cpu";  ///< DeviceChoice::text
   int threads = 0, ranks = 1;
   int64_t n_parameters = 0, skipped = 0;
   std::vector<double> ms;  ///< of each counted step, sorted; on several ranks those of rank 0
@@ -37,7 +38,7 @@ struct StepReport {
   /// which waits for communication only; and of the one that waits most, for the last as well.
   double exposed_ms = 0, longest_wait_ms = 0;
   double faults_a_step = 0, peak_resident_mib = 0;
-  MemoryStats memory;
+  MemoryStats memory;  ///< of tensors on the device
 
   std::optional<MachinePeak> machine;  ///< with --ops
   std::vector<OpFigures> ops;

@@ -36,6 +36,9 @@ void check_plain(const StepConfig& c) {
     throw UsageError("case=plain always uses mse; also given: loss." + wrong.front());
 }
 
+// On a device: steps that may be under way while another is issued.
+constexpr int64_t kStepsAhead = 1;
+
 BucketSizes bucket_sizes(const StepConfig& c) {
   BucketSizes sizes;
   sizes.target = c.bucket_mib << 20;
@@ -44,8 +47,14 @@ BucketSizes bucket_sizes(const StepConfig& c) {
 
 }  // namespace
 
-Step::Step(const StepConfig& config, Collective& ranks)
-    : config_(config), ranks_(ranks), type_(precision_type(config.precision)) {
+Step::Step(const StepConfig& config, Collective& ranks, const unet3d::ComputePlace& place)
+    : config_(config),
+      device_(place.device),
+      alone_(unet3d::group_of_one(ranks, place)),
+      ranks_(place.tensors != nullptr ? *place.tensors
+             : alone_                 ? *alone_
+                                      : ranks),
+      type_(precision_type(config.precision)) {
   if (config.network == "plain") {
     check_plain(config);
     auto net = std::make_unique<PlainUnet>(1, 1, config.model.base);
@@ -53,7 +62,7 @@ Step::Step(const StepConfig& config, Collective& ranks)
     network_ = std::move(net);
   } else {
     auto net = std::make_unique<unet3d::UNet3d>(1, 1, config.model);
-    net->set_collective(&ranks);
+    net->set_collective(&ranks_);
     forward_ = [p = net.get()](const Tensor& x) { return p->forward(x); };
     network_ = std::move(net);
   }
@@ -61,32 +70,32 @@ Step::Step(const StepConfig& config, Collective& ranks)
   {
     const AllocationTag tag("parameters and gradients");
     arena_ = std::make_unique<nn::ParameterArena>(
-        *network_, DType::f32, type_, cpu(),
-        config.shared_gradients ? unet3d::shared_memory(ranks) : MemorySource{});
+        *network_, DType::f32, type_, device_,
+        config.shared_gradients ? unet3d::shared_memory(ranks_) : MemorySource{});
   }
   nn::initialise(*network_, 0);
   {
     const AllocationTag tag("optimizer state");
     optimizer_ = nn::make_adamw(*arena_, {});
   }
-  if (type_ == DType::f16) scaler_.emplace(unet3d::scale_rule_of({}));
+  if (type_ == DType::f16) scaler_.emplace(unet3d::scale_rule_of({}), device_);
   reducer_ = std::make_unique<GradientReducer>(
-      arena_->gradients(), arena_->leaves(), ranks,
+      arena_->gradients(), arena_->leaves(), ranks_,
       ReducerOptions{.buckets = bucket_sizes(config),
                      .op = ReduceOp::mean,
                      .travel = dtype_from(config.gradient_type),
                      .staging_memory =
-                         config.shared_gradients ? unet3d::shared_memory(ranks) : MemorySource{}});
+                         config.shared_gradients ? unet3d::shared_memory(ranks_) : MemorySource{}});
   updater_ = std::make_unique<apps::Updater>(
       *arena_, *optimizer_, *reducer_,
       nn::Schedule{.kind = nn::Schedule::Kind::constant, .peak = 1e-3}, 1.0,
       scaler_ ? &*scaler_ : nullptr);
-  broadcast_buffers(ranks, {&arena_->values().all()});
+  broadcast_buffers(ranks_, {&arena_->values().all()});
   arena_->refresh_working();
   const AllocationTag tag("input and target");
   const Shape shape{config.batch, config.size.d, config.size.h, config.size.w, 1};
-  input_ = noise(shape, 1);
-  target_ = noise(shape, 2);
+  input_ = noise(shape, 1).to(device_);
+  target_ = noise(shape, 2).to(device_);
 }
 
 Step::~Step() = default;
@@ -105,16 +114,16 @@ void Step::run() {
   for (int64_t i = 0; i < config_.accumulate; ++i) {
     reducer_->set_enabled(i + 1 == config_.accumulate);
     const Tensor loss = compute_loss();
-    loss_ = loss.item();
-    const double seed = updater_->loss_scale() / static_cast<double>(config_.accumulate);
-    backward(loss, Tensor::scalar<float>(static_cast<float>(seed)));
+    loss_ = loss.detach();
+    backward(loss, updater_->seed(1.0 / static_cast<double>(config_.accumulate)));
   }
   times_.backward_end = Clock::now();
   const ScopedRange range("update");
   // The norm reads the gradient; AdamW reads parameter, gradient and two moments and writes all but
   // the gradient, and the working copy where there is one.
   profile_add_work(0, static_cast<double>(n_parameters_) * (type_ == DType::f32 ? 32 : 34));
-  updater_->finish_window();
+  const int64_t ticket = updater_->end_window();
+  updater_->reports(device_ == cpu() ? ticket : ticket - kStepsAhead);
   times_.end = Clock::now();
 }
 
@@ -122,7 +131,7 @@ void Step::reduce_only() {
   const DType wire = dtype_from(config_.gradient_type);
   Tensor gradients = arena_->gradients().all();
   if (wire != gradients.dtype()) {
-    if (!in_transit_.defined()) in_transit_ = Tensor::zeros(gradients.shape(), wire);
+    if (!in_transit_.defined()) in_transit_ = Tensor::zeros(gradients.shape(), wire, device_);
     gradients = in_transit_;
   } else {
     gradients.fill(0);  // repeated sums must stay finite
@@ -138,8 +147,8 @@ void Step::reduce_only() {
 void Step::set_samples(Tensor input, Tensor target) {
   BORA_CHECK(input.shape() == input_.shape() && target.shape() == target_.shape(),
              "set_samples: ", input.shape(), " and ", target.shape(), ", wanted ", input_.shape());
-  input_ = std::move(input);
-  target_ = std::move(target);
+  input_ = input.to(device_);
+  target_ = target.to(device_);
 }
 
 }  // namespace bora::bench

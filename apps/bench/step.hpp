@@ -10,6 +10,7 @@
 
 #include "apps/common/updater.hpp"
 #include "apps/unet3d/config.hpp"
+#include "apps/unet3d/trainer.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "core/collective.hpp"
 #include "nn/parameter_arena.hpp"
@@ -59,12 +60,13 @@ class Step {
  public:
   /// Collective.  `ranks` outlives the step.  Throws UsageError for settings that do not go with
   /// the case.
-  Step(const StepConfig& config, Collective& ranks);
+  Step(const StepConfig& config, Collective& ranks, const unet3d::ComputePlace& place = {});
   ~Step();
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
-  /// Collective.
+  /// Collective.  On a device it returns when the step is issued, and the one before the last is
+  /// done.
   void run();
   /// Collective: the reductions of a step alone, each started at once, on gradients of no meaning.
   void reduce_only();
@@ -81,8 +83,9 @@ class Step {
 
   int64_t n_parameters() const { return n_parameters_; }
   DType compute_type() const { return type_; }
-  /// Of the last run.
-  double loss() const { return loss_; }
+  /// Of the last run.  Waits for a device.
+  double loss() const { return loss_.item(); }
+  Device device() const { return device_; }
   /// Since construction.
   const GradientExchange::Counters& exchange_counters() const { return reducer_->counters(); }
   /// fp16: updates skipped so far, because gradients overflowed.
@@ -92,7 +95,9 @@ class Step {
   Tensor compute_loss();
 
   StepConfig config_;
-  Collective& ranks_;
+  Device device_;
+  std::unique_ptr<Collective> alone_;  // on a device, for one rank
+  Collective& ranks_;                  // for tensors on the device
   DType type_;
   std::unique_ptr<nn::Module> network_;
   std::function<Tensor(const Tensor&)> forward_;
@@ -104,7 +109,7 @@ class Step {
   Tensor input_, target_;
   Tensor in_transit_;  // gradients of no meaning in the type that they travel in
   int64_t n_parameters_ = 0;
-  double loss_ = 0;
+  Tensor loss_;
   Times times_;
 };
 

@@ -57,8 +57,9 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 }  // namespace
 
-RankPlace this_place(const MpiSession& session, int threads) {
+RankPlace this_place(const MpiSession& session, int threads, const std::string& device) {
   RankPlace p;
+  p.device = device;
   p.rank = session.rank();
   p.local_rank = session.local_rank();
   p.host = session.host();
@@ -106,17 +107,19 @@ RankPlace decode_place(const std::string& text) {
   return p;
 }
 
-LaunchReport gather_launch(const MpiSession& session, Collective& ranks, int threads) {
+LaunchReport gather_launch(const MpiSession& session, Collective& ranks, int threads,
+                           const std::string& device) {
   const std::vector<std::string> texts =
-      ranks.all_gather_text(encode(this_place(session, threads)), "places of the ranks");
+      ranks.all_gather_text(encode(this_place(session, threads, device)), "places of the ranks");
   std::vector<RankPlace> places;
   if (ranks.rank() != 0) return {};
   for (const std::string& text : texts) places.push_back(decode_place(text));
   return launch_report(places);
 }
 
-void log_launch(const MpiSession& session, Collective& ranks, int threads) {
-  const LaunchReport report = gather_launch(session, ranks, threads);
+void log_launch(const MpiSession& session, Collective& ranks, int threads,
+                const std::string& device) {
+  const LaunchReport report = gather_launch(session, ranks, threads, device);
   for (const std::string& line : report.lines) log_info(line);
   for (const std::string& warning : report.warnings) log_warn(warning);
 }

@@ -15,17 +15,17 @@ namespace bora::apps {
 struct RankPlace {
   int rank = 0, local_rank = 0;
   std::string host;
-  int threads = 1;        ///< that compute
-  int host_cores = 1;     ///< online on this host
-  std::vector<int> cpus;  ///< of the affinity mask, ascending
-  std::string device = "cpu";
-  std::string build;  ///< the commit it was built from
+  int threads = 1;             ///< that compute
+  int host_cores = 1;          ///< online on this host
+  std::vector<int> cpus;       ///< of the affinity mask, ascending
+  std::string device = "cpu";  ///< what computes, and why (DeviceChoice::text)
+  std::string build;           ///< the commit it was built from
   /// Network interfaces that are up, without loopback: name and IPv4 address.
   std::vector<std::pair<std::string, std::string>> interfaces;
 };
 
-/// This process; `threads` as set by set_compute_threads().
-RankPlace this_place(const MpiSession& session, int threads);
+/// This process; `threads` as set by set_compute_threads(), `device`: what computes.
+RankPlace this_place(const MpiSession& session, int threads, const std::string& device = "cpu");
 
 /// One line of text and back.  Error if the text is none.
 std::string encode(const RankPlace& place);
@@ -40,9 +40,11 @@ LaunchReport launch_report(const std::vector<RankPlace>& places);
 inline constexpr int kMostHosts = 16;
 
 /// Collective: the report on rank 0, an empty one on the others.
-LaunchReport gather_launch(const MpiSession& session, Collective& ranks, int threads);
+LaunchReport gather_launch(const MpiSession& session, Collective& ranks, int threads,
+                           const std::string& device = "cpu");
 /// Collective: rank 0 logs the block and its warnings.
-void log_launch(const MpiSession& session, Collective& ranks, int threads);
+void log_launch(const MpiSession& session, Collective& ranks, int threads,
+                const std::string& device = "cpu");
 
 /// "0-3,8" of ascending numbers; "none" of none.
 std::string number_ranges(const std::vector<int>& numbers);

@@ -118,13 +118,13 @@ int64_t Updater::end_window(const std::string& suspect) {
   return post_report();
 }
 
-std::vector<UpdateReport> Updater::reports(int64_t wait_for) {
-  std::vector<UpdateReport> all(ready_.begin(), ready_.end());
-  ready_.clear();
+std::vector<UpdateReport> Updater::reports_up_to(int64_t ticket, bool also_arrived) {
+  std::vector<UpdateReport> all;
+  for (; !ready_.empty() && (also_arrived || ready_.front().window <= ticket); ready_.pop_front())
+    all.push_back(ready_.front());
   int64_t next = windows_ - readback_.pending() + 1;
-  for (; readback_.pending() > 0; ++next) {
-    std::optional<DeviceReadback::Item> item =
-        next <= wait_for ? readback_.wait() : readback_.pop();
+  for (; readback_.pending() > 0 && (also_arrived || next <= ticket); ++next) {
+    std::optional<DeviceReadback::Item> item = next <= ticket ? readback_.wait() : readback_.pop();
     if (!item) break;
     all.push_back(report_of(*item));
   }
@@ -137,7 +137,7 @@ UpdateReport Updater::report_of(const DeviceReadback::Item& item) {
   optimizer_.set_updates(told_updates_);
   if (s.refused != 0)
     refuse(told_updates_ + 1, static_cast<int64_t>(s.non_finite), s.window_scale,
-           find_suspect_ ? find_suspect_() : std::string());
+           find_suspect_ ? find_suspect_(item.ticket) : std::string());
   return {.window = item.ticket,
           .update = told_updates_,
           .lr = s.rate,

@@ -77,10 +77,11 @@ class Updater {
   void enqueue_update(const std::string& suspect = "");
   int64_t post_report();
 
-  /// Reports not given yet, in order, as far as they have arrived.  Waits only for those of windows
-  /// up to ticket `wait_for`.  Ranks that must fail together name the same ticket, some windows
-  /// back: it has arrived by then, and every rank looks at the same reports.
-  std::vector<UpdateReport> reports(int64_t wait_for = 0);
+  /// Reports not given yet, in order, as far as they have arrived; never waits.
+  std::vector<UpdateReport> reports() { return reports_up_to(0, true); }
+  /// Those of windows up to ticket `up_to`, and no others; waits for them.  Ranks that must act and
+  /// fail together name the same ticket, some windows back: it has arrived by then.
+  std::vector<UpdateReport> reports(int64_t up_to) { return reports_up_to(up_to, false); }
   /// Windows whose report has not been given yet.
   int64_t pending() const { return readback_.pending() + static_cast<int64_t>(ready_.size()); }
 
@@ -88,9 +89,12 @@ class Updater {
   /// report has not been fetched.
   UpdateReport finish_window(const std::string& suspect = "");
 
-  /// Asked for the suspect when a device reports a refused update: it may run the forward pass
-  /// again.
-  void find_suspect_with(std::function<std::string()> find) { find_suspect_ = std::move(find); }
+  /// Asked for the suspect of a window (its ticket) when a device reports a refused update: it may
+  /// compute the window again, and leave its gradients in the arena, where the message looks for
+  /// the first that is not finite.
+  void find_suspect_with(std::function<std::string(int64_t window)> find) {
+    find_suspect_ = std::move(find);
+  }
 
   const nn::Schedule& schedule() const { return schedule_; }
   /// Of the updates to come.  Waits for a device; captured graphs see it.
@@ -98,6 +102,7 @@ class Updater {
 
  private:
   void update_on_host(const std::string& suspect);
+  std::vector<UpdateReport> reports_up_to(int64_t ticket, bool also_arrived);
   UpdateReport report_of(const DeviceReadback::Item& item);
   kernels::StepRule rule() const;
   [[noreturn]] void refuse(int64_t update, int64_t non_finite, double scale,
@@ -109,7 +114,7 @@ class Updater {
   nn::Schedule schedule_;
   double max_norm_;
   nn::GradScaler* scaler_;
-  std::function<std::string()> find_suspect_;
+  std::function<std::string(int64_t)> find_suspect_;
   int64_t windows_ = 0;
 
   // On the CPU: reports that nobody has fetched.

@@ -222,7 +222,8 @@ struct Config {
         field("optim", &Config::optim, "The optimizer and its schedule"),
         field("train", &Config::train, "The run"),
         field("device", &Config::device,
-              "what computes; auto: the CPU, since training on GPUs is not ready",
+              "what computes; auto: a GPU where the program has CUDA and each rank a device, else "
+              "the CPU; the start says which and why (docs/training-on-gpus.md)",
               one_of("auto", "cpu", "cuda")),
         field("precision", &Config::precision,
               "what convolutions compute in; weights, sums and losses stay in fp32",

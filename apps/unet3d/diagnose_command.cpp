@@ -9,12 +9,13 @@
 #include <filesystem>
 
 #include "apps/common/all_reduce_choice.hpp"
+#include "apps/common/device_choice.hpp"
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/commands.hpp"
+#include "apps/unet3d/parallel.hpp"
 #include "comm/communicator.hpp"
-#include "core/backend.hpp"
 #include "core/build_info.hpp"
 #include "core/log.hpp"
 #include "core/profile.hpp"
@@ -28,6 +29,7 @@ struct DiagnoseConfig {
   std::string output = ".";
   int64_t mib = 16;
   std::string all_reduce = "auto";
+  std::string device = "auto";
   static constexpr auto fields() {
     return std::tuple{
         field("data", &DiagnoseConfig::data, "Cases to read; without data.root none are"),
@@ -35,7 +37,9 @@ struct DiagnoseConfig {
         field("mib", &DiagnoseConfig::mib, "size of the timed all-reduction, MiB",
               between(1, 4096)),
         field("all_reduce", &DiagnoseConfig::all_reduce, "its way, as comm.all_reduce in training",
-              apps::kAllReduceChoices)};
+              apps::kAllReduceChoices),
+        field("device", &DiagnoseConfig::device, "what a run would compute on, as in training",
+              one_of("auto", "cpu", "cuda"))};
   }
 };
 
@@ -98,25 +102,41 @@ void print_reachability(Collective& ranks) {
       slowest, texts[slowest].substr(texts[slowest].find(' ') + 1).c_str(), 1e6 * slowest_s);
 }
 
-void print_all_reduce(Collective& ranks, const DiagnoseConfig& c) {
-  const int64_t bytes = c.mib << 20;
-  Tensor memory = make_shared_tensor(ranks, bytes);
-  Tensor x = Tensor::wrap(memory.raw(), {bytes / 4}, DType::f32);
+/// The slowest rank's median time of summing x over `ranks`, all of which have finished.
+double time_all_reduce(Collective& ranks, Tensor& x) {
   std::vector<double> times(kReductions);
   for (double& t : times) {
     ranks.barrier("together");
     const double begin = now_s();
     ranks.all_reduce(x, ReduceOp::sum, "timed all-reduction");
+    x.stream().synchronize();
     t = now_s() - begin;
   }
   times = ranks.all_reduce(times, ReduceOp::max, "slowest rank");
   std::sort(times.begin(), times.end());
-  const double s = times[times.size() / 2];
-  const int n = ranks.size();
-  if (ranks.rank() == 0)
-    std::printf("all-reduction (%s) of %ld MiB: %.2f ms, bus bandwidth %.2f GB/s\n",
-                c.all_reduce.c_str(), static_cast<long>(c.mib), 1e3 * s,
-                2.0 * (n - 1) / n * static_cast<double>(bytes) / s * 1e-9);
+  return times[times.size() / 2];
+}
+
+void print_all_reduce(const char* how, const DiagnoseConfig& c, int n, double s) {
+  const int64_t bytes = c.mib << 20;
+  std::printf("all-reduction (%s) of %ld MiB: %.2f ms, bus bandwidth %.2f GB/s\n", how,
+              static_cast<long>(c.mib), 1e3 * s,
+              2.0 * (n - 1) / n * static_cast<double>(bytes) / s * 1e-9);
+}
+
+/// Over the host group, and between devices where a run would use them.
+void print_all_reductions(const MpiSession& session, Collective& ranks, const DiagnoseConfig& c,
+                          Device device) {
+  const int64_t bytes = c.mib << 20;
+  const Tensor memory = make_shared_tensor(ranks, bytes);
+  Tensor x = Tensor::wrap(const_cast<void*>(memory.raw()), {bytes / 4}, DType::f32);
+  const double host_s = time_all_reduce(ranks, x);
+  if (ranks.rank() == 0) print_all_reduce(c.all_reduce.c_str(), c, ranks.size(), host_s);
+  if (device == cpu() || ranks.size() == 1) return;
+  const std::unique_ptr<Collective> group = make_tensor_group({}, session, ranks, device);
+  Tensor y = Tensor::zeros({bytes / 4}, DType::f32, device);
+  const double device_s = time_all_reduce(*group, y);
+  if (ranks.rank() == 0) print_all_reduce("NCCL", c, ranks.size(), device_s);
 }
 
 /// What differs from host to host: by the first rank of each.
@@ -205,17 +225,18 @@ int diagnose_command(MpiSession& session, const std::vector<std::string>& args) 
   options.all_reduce = all_reduce_algorithm(config.all_reduce);
   const std::unique_ptr<Collective> ranks = make_communicator(session, options);
   if (session.rank() == 0)
-    std::printf("%s\nmessages: %s\ndevices: cpu%s\n", build_info_text().c_str(),
+    std::printf("%s\nmessages: %s\ndevices: %s\n", build_info_text().c_str(),
                 (session.transport_name() == std::string("MPI") ? MpiSession::library()
                                                                 : session.transport_name())
                     .c_str(),
-                has_backend(DeviceType::cuda) ? ", cuda" : " (no CUDA device)");
-  const apps::LaunchReport places = apps::gather_launch(session, *ranks, threads);
+                apps::describe_devices().c_str());
+  const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
+  const apps::LaunchReport places = apps::gather_launch(session, *ranks, threads, choice.text());
   for (const std::string& line : places.lines) std::printf("%s\n", line.c_str());
   for (const std::string& warning : places.warnings) log_warn(warning);
   print_hosts(session, *ranks);
   print_reachability(*ranks);
-  print_all_reduce(*ranks, config);
+  print_all_reductions(session, *ranks, config, choice.device);
   print_output(config.output, *ranks);
   print_data(config, *ranks);
   if (session.rank() == 0) std::printf("diagnose: nothing stands in the way\n");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/common/device_choice.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/evaluation.hpp"
@@ -18,6 +19,7 @@ struct EvaluateConfig {
   std::string output = "evaluation.csv";
   double hit_threshold = 0.5;
   bool mirror = false;
+  std::string device = "auto";
   static constexpr auto fields() {
     return std::tuple{
         field("checkpoint", &EvaluateConfig::checkpoint,
@@ -30,7 +32,9 @@ struct EvaluateConfig {
         field("hit_threshold", &EvaluateConfig::hit_threshold, "m/s: an error up to this is a hit",
               positive),
         field("mirror", &EvaluateConfig::mirror,
-              "average with the prediction of the case mirrored in y")};
+              "average with the prediction of the case mirrored in y"),
+        field("device", &EvaluateConfig::device, "what computes, as in training",
+              one_of("auto", "cpu", "cuda"))};
   }
 };
 
@@ -74,8 +78,11 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args) 
     throw UsageError("evaluate: --checkpoint=FILE is wanted (best.h5 of a run)");
   apps::set_compute_threads(session.local_size());
   const std::unique_ptr<Collective> ranks = make_communicator(session);
+  const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
+  if (session.rank() == 0) log_info("device: ", choice.text());
   TrainedModel trained;
-  ranks->agree("loading " + config.checkpoint, [&] { trained = load_trained(config.checkpoint); });
+  ranks->agree("loading " + config.checkpoint,
+               [&] { trained = load_trained(config.checkpoint, choice.device); });
   if (!config.root.empty()) trained.config.data.root = config.root;
   const Cases cases(trained.config.data, trained.config.split, *ranks, &trained.normaliser);
   if (config.part != "all") require_same_split(trained, cases);

@@ -53,8 +53,10 @@ Tensor predict_field(TrainedModel& trained, const data::Sample& sample, Mirror m
   const NoGrad no_grad;
   trained.model->set_training(false);
   const Shape s = sample.input.shape();
+  const Device device = trained.arena->device();
   const auto forward = [&](const Tensor& input) {
-    return trained.model->forward(input.reshape({1, s[0], s[1], s[2], s[3]})).detach();
+    const Tensor x = input.reshape({1, s[0], s[1], s[2], s[3]}).to(device);
+    return trained.model->forward(x).to(cpu());
   };
   Tensor y = forward(sample.input).clone();
   if (mirror == Mirror::average) {

@@ -32,7 +32,8 @@ Mirror mirror_mode(bool wanted, const TrainedModel& trained);
 std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const data::Dataset& which,
                             double hit_threshold, Mirror mirror, Collective& ranks);
 
-/// The network's field of one sample in m/s: (X, Y, Z) f32, 0 in buildings.
+/// The network's field of one sample in m/s: (X, Y, Z) f32 on the host, 0 in buildings; computed
+/// where the network is.
 Tensor predict_field(TrainedModel& trained, const data::Sample& sample, Mirror mirror = Mirror::no);
 
 /// One row a score; columns: case, predictor, region, cells, mae, rmse, relative_l2, mre,

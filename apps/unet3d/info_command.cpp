@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
+#include "apps/common/device_choice.hpp"
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/model.hpp"
 #include "comm/communicator.hpp"
-#include "core/backend.hpp"
 #include "core/build_info.hpp"
 #include "core/log.hpp"
 #include "data/hdf5.hpp"
@@ -63,9 +63,7 @@ int info_command(MpiSession& session, const std::vector<std::string>& args) {
               kernels::conv3d_library().c_str(), data::hdf5::library_version().c_str());
   std::printf("ranks speak by %s, thread level %s\n", session.transport_name(),
               name_of(session.thread_level()));
-  std::printf("devices: cpu%s\n", has_backend(DeviceType::cuda)
-                                      ? ", cuda"
-                                      : " (no CUDA device is used by this version)");
+  std::printf("devices: %s\n", apps::describe_devices().c_str());
   for (const std::string& line : places.lines) std::printf("%s\n", line.c_str());
   for (const std::string& warning : places.warnings) log_warn(warning);
   UNet3d net(config.in_channels, config.out_channels, config.model);

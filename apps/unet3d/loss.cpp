@@ -42,9 +42,9 @@ Loss compute_loss(const LossConfig& config, const Tensor& result, const Tensor& 
     gradient = nn::gradient_loss(prediction, target, region, gradient_loss_form(config.gradient));
     loss.total = nn::add(data, nn::scale(gradient, config.gradient_weight));
   }
-  loss.parts.emplace_back(names[0], loss.total.item());
-  loss.parts.emplace_back(names[1], data.item());
-  if (gradient.defined()) loss.parts.emplace_back(names[2], gradient.item());
+  loss.parts.emplace_back(names[0], loss.total.detach());
+  loss.parts.emplace_back(names[1], data.detach());
+  if (gradient.defined()) loss.parts.emplace_back(names[2], gradient.detach());
   return loss;
 }
 

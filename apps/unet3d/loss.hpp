@@ -13,8 +13,10 @@ namespace bora::unet3d {
 
 struct Loss {
   Tensor total;  ///< (), on the tape: data loss + lambda * gradient loss
-  /// ("loss", total), ("charbonnier", ...), ("gradient_plain", ...): values, for the log.
-  std::vector<std::pair<std::string, double>> parts;
+  /// ("loss", total), ("charbonnier", ...), ("gradient_plain", ...): each () f32 on the device, off
+  /// the tape, for the log.  Reading one waits for the device.
+  std::vector<std::pair<std::string, Tensor>> parts;
+  double value(size_t part) const { return parts.at(part).second.item(); }
 };
 
 /// prediction, target (N, D, H, W, K); region (N, D, H, W) u8.  lambda 0: no gradient term is

@@ -2,25 +2,28 @@
 #include "apps/unet3d/parallel.hpp"
 
 #include "comm/gradient_reducer.hpp"
+#include "comm/nccl_communicator.hpp"
+#include "comm/nccl_flight.hpp"
 #include "comm/shard_reducer.hpp"
-#include "core/backend.hpp"
 
 namespace bora::unet3d {
+namespace {
+
+// The ranks compare what they do at every so-manieth operation on the device.
+constexpr int kCheckEvery = 64;
+
+}  // namespace
 
 bool reproducible(const Config& config) { return config.comm.all_reduce == "reproducible"; }
 
-void check_device(const std::string& device) {
-  if (device != "cuda") return;
-  throw UsageError(has_backend(DeviceType::cuda)
-                       ? "device=cuda: training on GPUs is not ready in this version; wanted cpu "
-                         "or auto"
-                       : "device=cuda: there is no CUDA device here, or this build has no CUDA; "
-                         "wanted cpu or auto");
-}
-
-void check_parallel(const Config& config) {
+void check_parallel(const Config& config, Device device, int n_ranks) {
+  if (device != cpu() && n_ranks > 1 && config.comm.gradient_type != "f32")
+    throw UsageError("device=cuda with comm.gradient_type=" + config.comm.gradient_type +
+                     ": gradients travel in f32 between GPUs; wanted f32");
   if (!reproducible(config)) return;
   const std::string what = "comm.all_reduce=reproducible with ";
+  if (device != cpu())
+    throw UsageError(what + "device=cuda: its sums are formed on the host; wanted auto");
   if (config.model.norm == "batch" || config.model.norm == "sync_batch")
     throw UsageError(what + "model.norm=" + config.model.norm +
                      ": statistics over a batch depend on how samples are shared among the ranks; "
@@ -35,6 +38,19 @@ CommunicatorOptions communicator_options(const CommConfig& config) {
   options.all_reduce = all_reduce_algorithm(config.all_reduce);
   options.timeout_s = config.timeout_s;
   return options;
+}
+
+std::unique_ptr<Collective> make_tensor_group(const CommConfig& config, const MpiSession& session,
+                                              Collective& ranks, Device device) {
+  if (device == cpu()) return nullptr;
+  if (ranks.size() == 1) return make_self_communicator(device.type);
+  NcclOptions options;
+  options.timeout_s = config.timeout_s;
+  // A comparison before each operation would let every bucket wait for a message between hosts.
+  options.check_every = kCheckEvery;
+  options.devices = {device.index};
+  options.observer = make_flight_observer();
+  return make_nccl_communicator(ranks, nccl_place(session), options);
 }
 
 MemorySource shared_memory(Collective& ranks) {

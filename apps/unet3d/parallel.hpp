@@ -17,13 +17,17 @@ namespace bora::unet3d {
 /// Whether updates have the same bits for any number of ranks (comm.all_reduce=reproducible).
 bool reproducible(const Config& config);
 
-/// Throws UsageError if `device` asks for one that training cannot have here.
-void check_device(const std::string& device);
-
-/// Throws UsageError where settings do not go together.  A pure function: all ranks agree.
-void check_parallel(const Config& config);
+/// Throws UsageError where settings do not go together, or not with the device.  A pure function:
+/// all ranks agree.
+void check_parallel(const Config& config, Device device = cpu(), int n_ranks = 1);
 
 CommunicatorOptions communicator_options(const CommConfig& config);
+
+/// The ranks for tensors on `device`: nullptr on the CPU, where `ranks` itself serves; a group of
+/// one for one rank; else NCCL over `ranks`, which it must not outlive.  Collective.  Throws what
+/// make_nccl_communicator does.
+std::unique_ptr<Collective> make_tensor_group(const CommConfig& config, const MpiSession& session,
+                                              Collective& ranks, Device device);
 
 /// Memory for what all ranks reduce every update: shared where they share a host; empty (ordinary
 /// memory) for one rank, and for gradients on a device.  `ranks` outlives it.

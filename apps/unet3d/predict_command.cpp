@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "apps/common/device_choice.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/evaluation.hpp"
@@ -23,6 +24,7 @@ struct PredictConfig {
   double height = 10.0;
   std::vector<double> angle;
   bool mirror = false;
+  std::string device = "auto";
   static constexpr auto fields() {
     return std::tuple{
         field("checkpoint", &PredictConfig::checkpoint, "the network: best.h5 or last.h5 of a run"),
@@ -37,7 +39,9 @@ struct PredictConfig {
         field("angle", &PredictConfig::angle,
               "wind angle in degrees, for a network that is told it; empty: from the mask's name"),
         field("mirror", &PredictConfig::mirror,
-              "average with the prediction of the case mirrored in y")};
+              "average with the prediction of the case mirrored in y"),
+        field("device", &PredictConfig::device, "what computes, as in training",
+              one_of("auto", "cpu", "cuda"))};
   }
 };
 
@@ -127,8 +131,11 @@ int predict_command(MpiSession& session, const std::vector<std::string>& args) {
   check_names(given.positionals);
   apps::set_compute_threads(session.local_size());
   const std::unique_ptr<Collective> ranks = make_communicator(session);
+  const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
+  if (session.rank() == 0) log_info("device: ", choice.text());
   TrainedModel trained;
-  ranks->agree("loading " + config.checkpoint, [&] { trained = load_trained(config.checkpoint); });
+  ranks->agree("loading " + config.checkpoint,
+               [&] { trained = load_trained(config.checkpoint, choice.device); });
   ranks->agree("predicting", [&] {
     if (!config.output.ends_with(".nc")) std::filesystem::create_directories(config.output);
     for (size_t i = static_cast<size_t>(ranks->rank()); i < given.positionals.size();

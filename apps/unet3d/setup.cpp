@@ -63,7 +63,7 @@ kernels::ErrorSums case_errors(const Tensor& prediction, const Tensor& target, c
   return kernels::ErrorSums::from_row(row.data<double>());
 }
 
-TrainedModel load_trained(const std::string& path) {
+TrainedModel load_trained(const std::string& path, Device device) {
   data::CheckpointReader reader(path);
   TrainedModel trained;
   trained.path = path;
@@ -72,7 +72,7 @@ TrainedModel load_trained(const std::string& path) {
                "this is no checkpoint of unet3d: it holds no configuration");
     config_load_text(trained.config, reader.peek<std::string>("config"), path);
     trained.model = make_model(trained.config, reader.peek<int64_t>("model_input_channels"));
-    trained.arena = std::make_unique<nn::ParameterArena>(*trained.model, DType::f32);
+    trained.arena = std::make_unique<nn::ParameterArena>(*trained.model, DType::f32, device);
     {
       const StateVisitor::Group group(reader, "model");
       nn::module_state(*trained.model, reader);

@@ -41,7 +41,8 @@ struct TrainedModel {
   /// Names of the cases of each part of the run's split.
   std::vector<std::string> training, validation, test;
 };
-/// Throws Error naming the file if it is missing, damaged, or no checkpoint of this program.
-TrainedModel load_trained(const std::string& path);
+/// The network on `device`, whatever trained it.  Throws Error naming the file if it is missing,
+/// damaged, or no checkpoint of this program.
+TrainedModel load_trained(const std::string& path, Device device = cpu());
 
 }  // namespace bora::unet3d

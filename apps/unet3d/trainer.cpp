@@ -21,14 +21,9 @@
 namespace bora::unet3d {
 namespace {
 
-/// A batch of no samples, shaped as this one's would be.
-data::Batch no_samples(const data::Sample& like) {
-  data::Batch batch = data::collate({like});
-  for (Tensor* t : {&batch.input, &batch.target, &batch.region, &batch.valid}) *t = t->rows(0, 0);
-  batch.weights.clear();
-  batch.names.clear();
-  return batch;
-}
+// On a device: windows that may be under way while the host issues the next one.  Their reports are
+// read so much later, on all ranks alike.
+constexpr int64_t kWindowsAhead = 2;
 
 /// A micro-step's place in the order in which losses are summed: that of its first sample in the
 /// run.
@@ -36,47 +31,53 @@ int64_t place_of(const data::Slot& slot) { return (slot.epoch << 32) + slot.slot
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, Collective& ranks)
+std::unique_ptr<Collective> group_of_one(const Collective& ranks, const ComputePlace& place) {
+  if (place.tensors != nullptr || place.device == cpu()) return nullptr;
+  BORA_CHECK(ranks.size() == 1, "Trainer: ", ranks.size(), " ranks on ", place.device,
+             " want a group for its tensors");
+  return make_self_communicator(place.device.type);
+}
+
+Trainer::Trainer(const Config& config, Collective& ranks, const ComputePlace& place)
     : config_(config),
       ranks_(ranks),
+      device_(place.device),
+      alone_(group_of_one(ranks, place)),
+      tensors_(place.tensors != nullptr ? *place.tensors
+               : alone_                 ? *alone_
+                                        : ranks),
       compute_type_(precision_type(config.precision)),
       progress_(ranks.rank() == 0),
       stop_(ranks, config.train.max_hours) {
   run_begin_s_ = now_s();
-  check_device(config.device);
-  check_parallel(config);
+  check_parallel(config, device_, ranks.size());
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
   cases_ = std::make_unique<Cases>(config.data, config.split, ranks);
   model_ = make_model(config, cases_->n_channels());
   cases_->require_extents(model_->min_extent(), config.model.levels);
-  model_->set_collective(&ranks);
-  arena_ = std::make_unique<nn::ParameterArena>(*model_, DType::f32, compute_type_, cpu(),
-                                                shared_memory(ranks));
+  model_->set_collective(&tensors_);
+  arena_ = std::make_unique<nn::ParameterArena>(*model_, DType::f32, compute_type_, device_,
+                                                shared_memory(tensors_));
   // Every rank starts from its own seed only in tests; whatever it started from, rank 0's weights
   // win.
   nn::initialise(*model_, config.train.seed);
   optimizer_ = make_optimizer(config.optim, *arena_);
-  scaler_.emplace(scale_rule_of(config.scaler));
+  scaler_.emplace(scale_rule_of(config.scaler), compute_type_ == DType::f16 ? device_ : cpu());
   plan_.emplace(window_plan(config, cases_->training().size(), ranks));
   plan_->sampler().require_samples();
   total_updates_ = plan_->updates_an_epoch() * config.train.epochs;
-  exchange_ = make_exchange(config, *arena_, *plan_, ranks);
+  exchange_ = make_exchange(config, *arena_, *plan_, tensors_);
   lr_ranks_ = config.optim.scale_lr == "linear" ? ranks.size() : 1;
   updater_ = std::make_unique<apps::Updater>(
       *arena_, *optimizer_, *exchange_,
       schedule_of(config.optim, total_updates_, static_cast<int>(lr_ranks_)), config.optim.clip,
       compute_type_ == DType::f16 ? &*scaler_ : nullptr);
-  loader_ = std::make_unique<data::Loader<Loaded>>(
-      data::LoaderOptions{.n_threads = config.loader.threads, .queue_depth = config.loader.queue},
-      [this](const data::Slot& slot) {
-        const RngKey key{config_.train.seed,
-                         rng_stream("augment", static_cast<uint64_t>(slot.epoch),
-                                    static_cast<uint64_t>(slot.index))};
-        return Loaded{slot, cases_->training().read(slot.index, data::WindowChoice::random(key))};
-      },
-      [this](int64_t index) { return cases_->training().name(index); });
-  losses_.emplace(loss_names(config.loss));
+  feed_ = std::make_unique<BatchFeed>(cases_->training(), *plan_, config.train.seed, config.loader,
+                                      device_);
+  losses_.emplace(loss_names(config.loss), device_,
+                  static_cast<int64_t>(plan_->micro_steps(plan_->samples()).size()));
+  updater_->find_suspect_with([this](int64_t window) { return find_suspect_again(window); });
   const std::string dir = config.output.dir;
   ranks.agree("preparing " + dir, [&] {
     if (main()) claim_folder(config);
@@ -84,7 +85,7 @@ Trainer::Trainer(const Config& config, Collective& ranks)
   set_flight_record_folder(dir);
   resume();
   Tensor weights = arena_->values().all();
-  broadcast_buffers(ranks, {&weights});
+  broadcast_buffers(tensors_, {&weights});
   share_statistics();
   arena_->refresh_working();
   if (main()) {
@@ -173,9 +174,14 @@ void Trainer::end_epoch(bool best) {
 
 void Trainer::train_epoch() {
   model_->set_training(true);
-  loader_->start(plan_->slots(position_.data));
+  feed_->start(position_.data);
   const int64_t epoch = position_.data.epoch, n = plan_->sampler().options().n_samples;
   while (position_.data.epoch == epoch && !finished() && !stop_.due()) {
+    // Whether the run ends here is known when all reports are in.
+    if (config_.train.max_updates > 0 && updates_at_most() >= config_.train.max_updates) {
+      take_all_reports();
+      if (finished()) break;
+    }
     // The last window of an epoch may be smaller; its gradient is the mean over what it holds.
     const int64_t samples = plan_->samples_at(position_.data);
     train_window(samples);
@@ -183,87 +189,100 @@ void Trainer::train_epoch() {
     if (position_.data.position == n) position_.data = {epoch + 1, 0};
     // At the end of an epoch its validation comes first: a checkpoint between the two would lose
     // it.
-    if (config_.output.checkpoint_updates > 0 && position_.data.position > 0 &&
-        updates() % config_.output.checkpoint_updates == 0)
-      save_last();
+    const int64_t every = config_.output.checkpoint_updates;
+    if (every > 0 && position_.data.position > 0 && updates_at_most() % every == 0) {
+      take_all_reports();  // it may have been skipped
+      if (updates() % every == 0) save_last();
+    }
   }
+  take_all_reports();
 }
 
 void Trainer::train_window(int64_t window_samples) {
   monitor_.begin_step();
-  const double data_wait = loader_->wait_s(), comm_wait = exchange_->counters().wait_s;
+  const double data_wait = feed_->wait_s(), comm_wait = exchange_->counters().wait_s;
   int64_t samples_here = 0;
   updater_->begin_window();
   suspect_.clear();
-  const std::vector<int64_t> steps = plan_->micro_steps(window_samples);
-  for (size_t k = 0; k < steps.size(); ++k) {
-    std::vector<Loaded> loaded;
-    while (static_cast<int64_t>(loaded.size()) < steps[k]) {
-      std::optional<Loaded> next = loader_->next();
-      BORA_CHECK(next, "the loader ended ", steps[k] - static_cast<int64_t>(loaded.size()),
-                 " samples early");
-      samples_here += next->slot.padding ? 0 : 1;
-      loaded.push_back(std::move(*next));
-    }
-    exchange_->begin_micro_step(/*last=*/k + 1 == steps.size());
-    forward_backward(loaded, window_samples);
+  const auto n_steps = static_cast<int64_t>(plan_->micro_steps(window_samples).size());
+  for (int64_t k = 0; k < n_steps; ++k) {
+    const MicroStep step = feed_->next();
+    const auto weight = static_cast<double>(step.samples);
+    samples_here += step.samples;
+    exchange_->begin_micro_step(/*last=*/k + 1 == n_steps);
+    const Loss loss = forward_backward(step, k, window_samples);
     exchange_->end_micro_step();
+    const bool finite = losses_->note(place_of(step.first), weight, loss);
+    // Where no smaller loss scale can help, the run ends after this window: find out why.
+    if (!finite && suspect_.empty() && (compute_type_ != DType::f16 || scaler_->at_lowest()))
+      suspect_ = find_suspect(step);
+    if (k + 1 < n_steps) feed_->prefetch();
   }
-  const apps::UpdateReport report = updater_->finish_window(suspect_);
-  monitor_.add_data_wait(loader_->wait_s() - data_wait);
+  const int64_t ticket = updater_->end_window(suspect_);
+  losses_->end_window(ticket);
+  windows_.push_back({ticket, position_.data});
+  feed_->prefetch();
+  monitor_.add_data_wait(feed_->wait_s() - data_wait);
   monitor_.add_comm_wait(exchange_->counters().wait_s - comm_wait);
   monitor_.end_step(static_cast<double>(samples_here));
-  log_window(report);
+  take_reports(device_ == cpu() ? ticket : ticket - kWindowsAhead);
 }
 
-void Trainer::forward_backward(const std::vector<Loaded>& loaded, int64_t window_samples) {
-  std::vector<data::Sample> samples;
-  for (const Loaded& l : loaded)
-    if (!l.slot.padding) samples.push_back(l.sample);
-  // Without a sample of its own a rank takes part with a batch of none: it makes the calls of the
-  // others (statistics, reductions), and adds nothing to any of them.
-  const data::Batch batch =
-      samples.empty() ? no_samples(loaded.front().sample) : data::collate(samples);
-  const auto real = static_cast<double>(samples.size());
-
-  // What the network draws (dropout) depends on the sample's place in the epoch, not on the rank.
-  const RngPosition draws{
-      .seed = config_.train.seed,
-      .base = rng_stream("step", static_cast<uint64_t>(loaded.front().slot.epoch),
-                         static_cast<uint64_t>(loaded.front().slot.slot))};
+Loss Trainer::forward_backward(const MicroStep& step, int64_t k, int64_t window_samples) {
+  Loss loss = forward(step);
+  losses_->keep(k, loss);
   // The exchange adds the ranks up: each sample's gradient weighs 1 / (samples of the window).
-  const double seed = updater_->loss_scale() * real / static_cast<double>(window_samples);
-  backward(window_loss(batch, draws, loaded.front().slot, real),
-           Tensor::scalar<float>(static_cast<float>(seed)));
+  const double weight = static_cast<double>(step.samples) / static_cast<double>(window_samples);
+  backward(loss.total, updater_->seed(weight));
+  loss.total = Tensor();  // and the tape with it
+  return loss;
 }
 
-Tensor Trainer::window_loss(const data::Batch& batch, const RngPosition& draws,
-                            const data::Slot& first, double weight) {
+Loss Trainer::forward(const MicroStep& step) {
   const PrecisionScope precision(compute_type_);
-  const auto run = [&] {
-    const RngScope rng(draws);
-    return compute_loss(config_.loss, model_->forward(batch.input), batch.target, batch.region);
-  };
-  const Loss loss = run();
-  bool finite = true;
-  if (weight > 0) {
-    std::vector<double> values, counts;
-    for (const auto& [name, value] : loss.parts) {
-      const bool counted = std::isfinite(value);
-      finite = finite && counted;
-      values.push_back(counted ? value * weight : 0.0);
-      counts.push_back(counted ? weight : 0.0);
-    }
-    losses_->add(place_of(first), values, counts);
+  // What the network draws (dropout) depends on the sample's place in the epoch, not on the rank.
+  const RngScope rng({.seed = config_.train.seed,
+                      .base = rng_stream("step", static_cast<uint64_t>(step.first.epoch),
+                                         static_cast<uint64_t>(step.first.slot))});
+  return compute_loss(config_.loss, model_->forward(step.batch.input), step.batch.target,
+                      step.batch.region);
+}
+
+std::string Trainer::find_suspect(const MicroStep& step) {
+  const NoGrad no_grad;
+  const FiniteWatch watch;
+  forward(step);
+  return watch.first();
+}
+
+// A device says that a window was refused when later ones have been issued: those change no weight,
+// but overwrite gradients.  So the window is computed again, with the same samples and draws; this
+// rank's gradients are in the arena afterwards.  All ranks do it at once.
+std::string Trainer::find_suspect_again(int64_t window) {
+  const auto found = std::find_if(windows_.begin(), windows_.end(),
+                                  [&](const Window& w) { return w.ticket == window; });
+  if (found == windows_.end()) return {};
+  std::string suspect;
+  const int64_t samples = plan_->samples_at(found->at);
+  arena_->clear_gradients();
+  feed_->read_again(found->at, [&](const MicroStep& step) {
+    if (suspect.empty()) suspect = find_suspect(step);
+    exchange_->begin_micro_step(/*last=*/false);
+    const double weight = static_cast<double>(step.samples) / static_cast<double>(samples);
+    backward(forward(step).total, updater_->seed(weight));
+    exchange_->end_micro_step();
+    return true;
+  });
+  return suspect;
+}
+
+void Trainer::take_reports(int64_t up_to) {
+  up_to = std::min(up_to, windows_.empty() ? int64_t{0} : windows_.back().ticket);
+  for (const apps::UpdateReport& report : updater_->reports(up_to)) {
+    const Window window = windows_.front();
+    windows_.pop_front();
+    log_window(report, window.at);
   }
-  // Where no smaller loss scale can help, the run ends after this window: find out why.
-  if (!finite && suspect_.empty() && (compute_type_ != DType::f16 || scaler_->at_lowest())) {
-    const NoGrad no_grad;
-    const FiniteWatch watch;
-    run();
-    suspect_ = watch.first();
-  }
-  return loss.total;
 }
 
 // Rank 0's running statistics on all ranks: so all validate the same network, the one that rank 0
@@ -271,7 +290,7 @@ Tensor Trainer::window_loss(const data::Batch& batch, const RngPosition& draws,
 void Trainer::share_statistics() {
   std::vector<Tensor*> buffers;
   for (const nn::NamedBuffer& b : nn::named_buffers(*model_)) buffers.push_back(b.buffer);
-  if (!buffers.empty() && ranks_.size() > 1) broadcast_buffers(ranks_, buffers);
+  if (!buffers.empty() && ranks_.size() > 1) broadcast_buffers(tensors_, buffers);
 }
 
 }  // namespace bora::unet3d

@@ -2,35 +2,48 @@
 // Trainer: the loop.  load, forward, backward, reduce, step, log, save.
 #pragma once
 
+#include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "apps/common/monitor.hpp"
-#include "apps/common/ordered_sums.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/stop.hpp"
 #include "apps/common/updater.hpp"
 #include "apps/common/window_plan.hpp"
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/config.hpp"
-#include "apps/unet3d/loss.hpp"
+#include "apps/unet3d/feed.hpp"
+#include "apps/unet3d/loss_log.hpp"
 #include "apps/unet3d/model.hpp"
 #include "apps/unet3d/run_record.hpp"
 #include "comm/gradient_exchange.hpp"
 #include "core/collective.hpp"
-#include "data/batch.hpp"
 #include "data/jsonl.hpp"
-#include "data/loader.hpp"
 
 namespace bora::unet3d {
+
+/// Where a run computes, and over what its ranks' tensors travel.
+struct ComputePlace {
+  Device device = cpu();
+  /// All ranks, for tensors on the device: gradients, weights, statistics of batch norms.  What is
+  /// on the host by nature (losses, scores, agreements, stops) travels over the host's group.
+  /// nullptr: the host's group on the CPU, a group of one for one rank.  Outlives the trainer.
+  Collective* tensors = nullptr;
+};
+
+/// A group of one for tensors on the place's device, where the place has no group and needs one;
+/// nullptr on the CPU.  Throws Error if there are more ranks than one.
+std::unique_ptr<Collective> group_of_one(const Collective& ranks, const ComputePlace& place);
 
 /// One training run on one rank.  All functions are collective.
 class Trainer {
  public:
-  /// Opens the data, builds the network, resumes if asked to.  Throws UsageError or Error on all
-  /// ranks.
-  Trainer(const Config& config, Collective& ranks);
+  /// Opens the data, builds the network, resumes if asked to.  `ranks`: all, for host memory.
+  /// Throws UsageError or Error on all ranks.
+  Trainer(const Config& config, Collective& ranks, const ComputePlace& place = {});
   ~Trainer();
 
   /// Trains to the end, to train.max_updates, or until early stopping; false: it saved and left
@@ -46,17 +59,17 @@ class Trainer {
   const GradientExchange::Counters& exchange_counters() const { return exchange_->counters(); }
 
  private:
-  struct Loaded {
-    data::Slot slot;
-    data::Sample sample;
-  };
   void announce() const;
   void train_epoch();
   void train_window(int64_t window_samples);
-  void forward_backward(const std::vector<Loaded>& loaded, int64_t window_samples);
-  Tensor window_loss(const data::Batch& batch, const RngPosition& draws, const data::Slot& first,
-                     double weight);
-  void log_window(const apps::UpdateReport& report);
+  Loss forward_backward(const MicroStep& step, int64_t k, int64_t window_samples);
+  Loss forward(const MicroStep& step);
+  std::string find_suspect(const MicroStep& step);
+  std::string find_suspect_again(int64_t window);
+  void take_reports(int64_t up_to);
+  void take_all_reports() { take_reports(std::numeric_limits<int64_t>::max()); }
+  int64_t updates_at_most() const { return updates() + updater_->pending(); }
+  void log_window(const apps::UpdateReport& report, data::EpochPosition at);
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
   void share_statistics();
@@ -70,6 +83,9 @@ class Trainer {
 
   Config config_;
   Collective& ranks_;
+  Device device_;
+  std::unique_ptr<Collective> alone_;  // on a device, for one rank
+  Collective& tensors_;                // ComputePlace::tensors
   std::unique_ptr<Cases> cases_;
   std::unique_ptr<UNet3d> model_;
   std::unique_ptr<nn::ParameterArena> arena_;
@@ -79,14 +95,20 @@ class Trainer {
   std::optional<apps::WindowPlan> plan_;
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<apps::Updater> updater_;
-  std::unique_ptr<data::Loader<Loaded>> loader_;
+  std::unique_ptr<BatchFeed> feed_;
   std::unique_ptr<data::JsonlWriter> metrics_log_;
   apps::Progress progress_;
   apps::StopWatcher stop_;
   Position position_;
   int64_t total_updates_ = 0;
-  std::optional<apps::OrderedSums> losses_;  // since the last line of the log
-  std::string suspect_;  // what went wrong first in this window's forward passes
+  std::optional<LossLog> losses_;  // since the last line of the log
+  std::string suspect_;            // CPU: what went wrong first in this window's forward passes
+  // Windows whose report has not come yet: ticket, and where they begin.
+  struct Window {
+    int64_t ticket;
+    data::EpochPosition at;
+  };
+  std::deque<Window> windows_;
   apps::Monitor monitor_;
   apps::StragglerWatch stragglers_;
   double run_begin_s_ = 0;

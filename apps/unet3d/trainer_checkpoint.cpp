@@ -79,6 +79,7 @@ void Trainer::extend(nn::Schedule& schedule, int64_t total, const std::string& s
 
 // The whole cost of a save: the other ranks wait for rank 0.  Row 160.
 void Trainer::save(const std::string& name) {
+  take_all_reports();
   const LongSection section("saving " + name);
   const double begin_s = now_s();
   const auto visit = [&](StateVisitor& v) { state(v); };

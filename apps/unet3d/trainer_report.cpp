@@ -14,10 +14,11 @@
 namespace bora::unet3d {
 namespace {
 
-/// Of a batch of one, in m/s.
+/// Of a batch of one on the host, in m/s.
 kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& batch) {
-  Tensor p = prediction.dtype() == DType::f32 ? prediction.detach().clone()
-                                              : prediction.detach().to(DType::f32);
+  const Tensor own = prediction.to(DType::f32);
+  Tensor p =
+      own.device() == cpu() && own.storage() == prediction.storage() ? own.clone() : own.to(cpu());
   Tensor t = batch.target.clone();
   data::denormalise(p, batch.scalings.at(0));
   data::denormalise(t, batch.scalings.at(0));
@@ -26,28 +27,27 @@ kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& 
 
 }  // namespace
 
-void Trainer::log_window(const apps::UpdateReport& report) {
+void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition at) {
   if (report.skipped) {
     if (!main()) return;
     log_warn("update ", report.update + 1, " skipped: gradients overflowed in f16 at loss scale ",
-             apps::brief(report.loss_scale), "; now ", apps::brief(scaler_->scale()));
+             apps::brief(report.loss_scale), "; now ", apps::brief(report.next_loss_scale));
     metrics_log_->write({{"kind", std::string("skipped")},
                          {"update", report.update},
-                         {"epoch", position_.data.epoch},
+                         {"epoch", at.epoch},
                          {"loss_scale", report.loss_scale},
                          {"seconds", now_s() - run_begin_s_}});
     return;
   }
-  const bool due = report.update % config_.output.log_every == 0 || finished() ||
-                   report.update == total_updates_;
+  const bool due = report.update % config_.output.log_every == 0 ||
+                   report.update == config_.train.max_updates || report.update == total_updates_;
   const double clip = config_.optim.clip;
   if (report.gradient_norm > 100 * (clip > 0 ? clip : 1.0) && main())
     log_warn("update ", report.update, ": gradient norm ", apps::brief(report.gradient_norm),
              clip > 0 ? detail::join(" is over 100 times the clip of ", clip)
                       : std::string(" is over 100, and optim.clip is off"));
   if (!due) return;
-  const MetricSums losses = losses_->reduce(ranks_, "training loss");
-  losses_->clear();
+  const MetricSums losses = losses_->reduce(ranks_, report.window, "training loss");
   const apps::JobWindow job = apps::job_window(monitor_.window(), ranks_);
   const std::optional<int> slow = stragglers_.begins(job);
   if (main() && slow)
@@ -55,18 +55,18 @@ void Trainer::log_window(const apps::UpdateReport& report) {
              " s a step, the others ", apps::brief(job.median_own_s),
              " (median): they wait for it. Its host is slow, shares its cores, or reads slowly");
   if (main()) {
-    const double epoch = static_cast<double>(position_.data.epoch) +
-                         static_cast<double>(position_.data.position) /
+    const double epoch = static_cast<double>(at.epoch) +
+                         static_cast<double>(at.position) /
                              static_cast<double>(plan_->sampler().options().n_samples);
     std::vector<std::pair<std::string, data::JsonValue>> row{
         {"kind", std::string("train")},
         {"update", report.update},
-        {"epoch", position_.data.epoch},
+        {"epoch", at.epoch},
         {"lr", report.lr},
         {"gradient_norm", report.gradient_norm},
         {"clip_factor", report.clip},
         {"loss_scale", report.loss_scale},
-        {"skipped", scaler_->skipped()},
+        {"skipped", compute_type_ == DType::f16 ? report.skipped_so_far : scaler_->skipped()},
         {"samples_per_s", job.samples_per_s},
         {"step_s", job.step_s},
         {"data_wait_share", job.data_wait_share},
@@ -114,10 +114,11 @@ std::optional<bool> Trainer::validate() {
       if (told) return;
       const data::Batch batch =
           data::collate({cases.read(slot.index, data::WindowChoice::centred())});
-      const Tensor prediction = model_->forward(batch.input);
-      const Loss loss = compute_loss(config_.loss, prediction, batch.target, batch.region);
+      const Tensor prediction = model_->forward(batch.input.to(device_));
+      const Loss loss = compute_loss(config_.loss, prediction, batch.target.to(device_),
+                                     batch.region.to(device_));
       std::vector<double> values, counts(loss.parts.size(), 1.0);
-      for (const auto& [name, value] : loss.parts) values.push_back(value);
+      for (size_t i = 0; i < loss.parts.size(); ++i) values.push_back(loss.value(i));
       const kernels::ErrorSums e = physical_errors(prediction, batch);
       BORA_CHECK(e.count > 0, "validation case ", batch.names.at(0),
                  " has no open cell: it cannot be scored");

@@ -223,12 +223,12 @@ void issue_library_work(const char* what, Stream stream, std::function<void()> w
 namespace detail {
 
 void launch(const char* what, Stream stream, dim3 grid, dim3 block, size_t shared_bytes,
-            std::function<void()> thread_body) {
-  check_launch_shape(what, grid, block, shared_bytes);
+            const void* kernel, std::function<void()> thread_body) {
+  const Launch launch{what, grid, block, shared_bytes, &StaticShared::of(kernel)};
+  check_launch(launch);
   emulated().count(&Counters::launches);
-  emulated().issue(emulated().resolve(stream), what, [=, body = std::move(thread_body)] {
-    run_grid(what, grid, block, shared_bytes, body, schedule());
-  });
+  emulated().issue(emulated().resolve(stream), what,
+                   [launch, body = std::move(thread_body)] { run_grid(launch, body, schedule()); });
 }
 
 }  // namespace detail

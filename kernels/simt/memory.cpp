@@ -5,11 +5,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "core/error.hpp"
 #include "kernels/simt/emulator.hpp"
@@ -18,6 +20,7 @@ namespace bora::simt {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr ssize_t kPattern = ssize_t{4} << 20;
 constexpr size_t kRegionBytes = size_t{1} << 38;  // addresses, not memory
 
 size_t round_up(int64_t bytes) { return (static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage; }
@@ -53,9 +56,7 @@ class DeviceMemory {
       data = base_ + top_;
       top_ += size + kPage;
     }
-    protect(data, size, PROT_READ | PROT_WRITE);
-    ::madvise(data, size, MADV_HUGEPAGE);
-    std::memset(data, 0xff, size);  // NaN in all floating types, -1 or 255 in the others
+    map_nan(data, size);
     pieces_[data] = size;
     if (strict_ && open_ == 0) protect(data, size, PROT_NONE);
     return data;
@@ -65,8 +66,7 @@ class DeviceMemory {
     const std::lock_guard lock(mutex_);
     const size_t size = round_up(bytes);
     pieces_.erase(static_cast<char*>(data));
-    ::madvise(data, size, MADV_DONTNEED);
-    ::mprotect(data, size, PROT_NONE);
+    ::mmap(data, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     auto hole = holes_.insert({static_cast<char*>(data), size + kPage}).first;
     const auto next = std::next(hole);
     if (next != holes_.end() && hole->first + hole->second == next->first) {
@@ -114,6 +114,24 @@ class DeviceMemory {
  private:
   static void on_fault(int signal, siginfo_t* info, void*);
 
+  /// Memory that reads as NaN in all floating types (-1 or 255 in the others).  One piece of it,
+  /// mapped again and again and copied where it is written: a test that uses little of a segment
+  /// does not pay for all of it.
+  void map_nan(char* data, size_t size) {
+    if (pattern_ < 0) {
+      pattern_ = ::memfd_create("bora_emulated_device", MFD_CLOEXEC);
+      const std::string bytes(kPattern, '\xff');
+      BORA_CHECK(pattern_ >= 0 && ::write(pattern_, bytes.data(), kPattern) == kPattern,
+                 "emulated device: memfd_create: ", std::strerror(errno));
+    }
+    for (size_t at = 0; at < size; at += kPattern) {
+      const void* got = ::mmap(data + at, std::min<size_t>(kPattern, size - at),
+                               PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, pattern_, 0);
+      BORA_CHECK(got != MAP_FAILED, "emulated device: out of memory, ", size >> 20,
+                 " MiB were asked for (", std::strerror(errno), ")");
+    }
+  }
+
   static void protect(char* data, size_t size, int how) {
     BORA_CHECK(::mprotect(data, size, how) == 0,
                "emulated device: mprotect: ", std::strerror(errno));
@@ -126,7 +144,7 @@ class DeviceMemory {
   size_t top_ = 0;
   std::mutex mutex_;
   std::map<char*, size_t> pieces_, holes_;  // address -> bytes; a hole's with the page behind it
-  int open_ = 0;
+  int open_ = 0, pattern_ = -1;
   bool strict_ = false, handler_set_ = false;
   struct sigaction before_ {};
 };

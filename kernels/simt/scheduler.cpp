@@ -31,8 +31,7 @@ struct Worker {
 /// The state of the OS thread's launch.
 class Machine {
  public:
-  void run_grid(const char* what, dim3 grid, dim3 block, size_t shared_bytes,
-                const std::function<void()>& body, Schedule schedule);
+  void run_grid(const Launch& launch, const std::function<void()>& body, Schedule schedule);
   void barrier(const std::source_location& where);
   uint64_t meet_lanes(WarpOp op, unsigned mask, uint64_t value, unsigned source,
                       const std::source_location& where);
@@ -170,9 +169,10 @@ void Machine::run_block(uint3 index) {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void Machine::run_grid(const char* what, dim3 grid, dim3 block, size_t shared_bytes,
-                       const std::function<void()>& body, Schedule schedule) {
-  BORA_CHECK(!active_, what, ": launched from inside a kernel");
+void Machine::run_grid(const Launch& launch, const std::function<void()>& body, Schedule schedule) {
+  const dim3 grid = launch.grid;
+  const size_t shared_bytes = launch.shared_bytes;
+  BORA_CHECK(!active_, launch.what, ": launched from inside a kernel");
   active_ = true;
   struct Restore {
     Machine& m;
@@ -184,8 +184,8 @@ void Machine::run_grid(const char* what, dim3 grid, dim3 block, size_t shared_by
   if (main_.stack_bytes == 0) describe_thread_stack(main_);
   body_ = &body;
   gridDim = grid;
-  blockDim = block;
-  block_.configure(what, block, schedule);
+  blockDim = launch.block;
+  block_.configure(launch.what, launch.block, schedule);
   worker_of_.resize(std::max<size_t>(worker_of_.size(), block_.n_threads()));
   // Of exactly that size, so that AddressSanitizer sees an access behind it.
   if (shared_bytes > 0) shared_ = std::make_unique_for_overwrite<unsigned char[]>(shared_bytes);
@@ -202,6 +202,7 @@ void Machine::run_grid(const char* what, dim3 grid, dim3 block, size_t shared_by
                                                                  : order[i];
     // What memory holds before a kernel writes it: NaN for any floating type.
     if (shared_bytes > 0) std::fill_n(shared_.get(), shared_bytes, uint8_t{0xff});
+    launch.static_shared->poison();
     run_block({static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
                static_cast<unsigned>(b / grid.x / grid.y)});
   }
@@ -209,9 +210,8 @@ void Machine::run_grid(const char* what, dim3 grid, dim3 block, size_t shared_by
 
 }  // namespace
 
-void run_grid(const char* what, dim3 grid, dim3 block, size_t shared_bytes,
-              const std::function<void()>& thread_body, Schedule schedule) {
-  machine().run_grid(what, grid, block, shared_bytes, thread_body, schedule);
+void run_grid(const Launch& launch, const std::function<void()>& thread_body, Schedule schedule) {
+  machine().run_grid(launch, thread_body, schedule);
 }
 
 void barrier(const std::source_location& where) { machine().barrier(where); }
@@ -222,10 +222,12 @@ uint64_t meet_lanes(WarpOp op, unsigned mask, uint64_t value, unsigned source,
 unsigned lane() { return machine().lane(); }
 void* dynamic_shared() { return machine().dynamic_shared(); }
 
-void check_launch_shape(const char* what, dim3 grid, dim3 block, size_t shared_bytes) {
+void check_launch(const Launch& launch) {
   // CUDA programming guide, technical specifications, compute capability 9.0.
-  constexpr size_t kMaxShared = 227 * 1024;
+  constexpr size_t kMaxShared = 227 * 1024, kMaxStatic = 48 * 1024;
   const auto text = [](dim3 d) { return bora::detail::join('(', d.x, ", ", d.y, ", ", d.z, ')'); };
+  const char* const what = launch.what;
+  const dim3 grid = launch.grid, block = launch.block;
   const uint64_t n_threads = uint64_t{block.x} * block.y * block.z;
   BORA_CHECK(n_threads >= 1 && n_threads <= 1024 && block.z <= 64, what, ": a block of ",
              text(block), " has ", n_threads, " threads, wanted 1 to 1024, at most 64 along z");
@@ -233,8 +235,12 @@ void check_launch_shape(const char* what, dim3 grid, dim3 block, size_t shared_b
                  grid.y <= 65535 && grid.z <= 65535,
              what, ": a grid of ", text(grid),
              ", wanted 1 to 2^31 - 1 blocks along x, 1 to 65535 along y and z");
-  BORA_CHECK(shared_bytes <= kMaxShared, what, ": ", shared_bytes,
-             " bytes of dynamic shared memory, a block has at most ", kMaxShared);
+  const size_t fixed = launch.static_shared->bytes();
+  BORA_CHECK(fixed <= kMaxStatic, what, ": ", fixed,
+             " bytes of static shared memory, a kernel has at most ", kMaxStatic);
+  BORA_CHECK(launch.shared_bytes + fixed <= kMaxShared, what, ": ", launch.shared_bytes,
+             " bytes of dynamic shared memory and ", fixed, " of static, a block has at most ",
+             kMaxShared);
 }
 
 }  // namespace bora::simt::detail

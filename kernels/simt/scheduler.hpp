@@ -8,15 +8,22 @@
 #include <functional>
 
 #include "kernels/simt/simt.hpp"
+#include "kernels/simt/static_shared.hpp"
 
 namespace bora::simt::detail {
 
-/// Throws Error where a device would refuse the launch (limits of compute capability 9.0).
-void check_launch_shape(const char* what, dim3 grid, dim3 block, size_t shared_bytes);
+/// A launch as it was asked for.
+struct Launch {
+  const char* what;
+  dim3 grid, block;
+  size_t shared_bytes;  ///< dynamic
+  const StaticShared* static_shared;
+};
 
-/// thread_body() for each thread of the grid, in the order of `schedule`.  Errors: see
-/// simt::launch.
-void run_grid(const char* what, dim3 grid, dim3 block, size_t shared_bytes,
-              const std::function<void()>& thread_body, Schedule schedule);
+/// Throws Error where a device would refuse the launch (limits of compute capability 9.0).
+void check_launch(const Launch& launch);
+
+/// thread_body() for each thread of the grid, in the order of `schedule`.  Errors: see launch().
+void run_grid(const Launch& launch, const std::function<void()>& thread_body, Schedule schedule);
 
 }  // namespace bora::simt::detail

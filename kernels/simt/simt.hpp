@@ -61,7 +61,7 @@ void* dynamic_shared();
 
 /// Checks the shape, then runs or records `thread_body` for each thread of the grid.
 void launch(const char* what, Stream stream, dim3 grid, dim3 block, size_t shared_bytes,
-            std::function<void()> thread_body);
+            const void* kernel, std::function<void()> thread_body);
 
 template <class T>
 T shuffle(unsigned mask, T value, unsigned source, const std::source_location& where) {
@@ -85,7 +85,8 @@ void launch(const char* what, Stream stream, dim3 grid, dim3 block, size_t share
   static_assert((std::is_trivially_copyable_v<Params> && ...),
                 "arguments go to a device byte by byte");
   static_assert((sizeof(Params) + ... + 0) <= 4096, "CUDA takes 4 KiB of arguments");
-  detail::launch(what, stream, grid, block, shared_bytes, [=] { kernel(args...); });
+  detail::launch(what, stream, grid, block, shared_bytes, reinterpret_cast<const void*>(kernel),
+                 [=] { kernel(args...); });
 }
 
 }  // namespace bora::simt

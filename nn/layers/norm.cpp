@@ -44,10 +44,11 @@ void Norm::synchronise(Collective* ranks) {
 Tensor Norm::forward(const Tensor& x, const NormFusion& fusion) {
   if (kind_ == NormKind::group || kind_ == NormKind::instance)
     return group_norm(x, gamma_.value, beta_.value, groups_, eps_, fusion);
-  // A network in f64 (gradient checks) keeps its statistics in f64 too.
-  if (x.dtype() == DType::f64 && running_.running_mean.dtype() != DType::f64) {
-    running_.running_mean = running_.running_mean.to(DType::f64);
-    running_.running_var = running_.running_var.to(DType::f64);
+  for (Tensor* t : {&running_.running_mean, &running_.running_var}) {
+    // A network in f64 (gradient checks) keeps its statistics in f64 too.
+    if (x.dtype() == DType::f64 && t->dtype() != DType::f64) *t = t->to(DType::f64);
+    // An arena has put them beside the parameters; a norm without one follows its first input.
+    if (t->device() != x.device()) *t = t->to(x.device());
   }
   return batch_norm(x, gamma_.value, beta_.value, running_, training(), eps_, fusion,
                     kind_ == NormKind::sync_batch ? ranks_ : nullptr);

@@ -58,7 +58,7 @@ struct Rig {
     const Loss loss = compute_loss({}, y, t, {});
     EXPECT_EQ(loss.total.dtype(), DType::f32);
     backward(loss.total, Tensor::scalar<float>(static_cast<float>(weight * updater.loss_scale())));
-    return loss.parts[0].second;
+    return loss.value(0);
   }
   apps::UpdateReport step(const Tensor& x, const Tensor& t) {
     updater.begin_window();

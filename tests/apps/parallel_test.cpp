@@ -61,7 +61,7 @@ struct Rig {
   double forward_backward(const Problem& p, double weight) {
     const Loss loss = compute_loss({}, net.forward(p.x), p.t, p.region);
     backward(loss.total, Tensor::full({}, weight, p.x.dtype()));
-    return loss.parts[0].second;
+    return loss.value(0);
   }
 };
 

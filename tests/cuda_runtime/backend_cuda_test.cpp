@@ -18,8 +18,13 @@
 #include "tests/nccl_double/cuda_double.hpp"
 #include "tests/nccl_double/nccl_double.hpp"
 
-namespace bora::kernels::cuda {
+namespace bora {
 namespace {
+
+using kernels::cuda::install_cuda_backend;
+using kernels::cuda::bind_device;
+using kernels::cuda::device_counters;
+using kernels::cuda::DeviceCounters;
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -27,10 +32,10 @@ using testing::ThrowsMessage;
 
 class CudaBackendTest : public testing::Test {
  protected:
-  CudaBackendTest() { install_cuda_backend(); }
   ~CudaBackendTest() override { nccl_double::set_memory_limits(INT64_MAX, INT64_MAX); }
 
   Backend& cuda_backend() { return backend(DeviceType::cuda); }
+  const bool installed_ = (install_cuda_backend(), true);
   Stream compute_ = current_stream(cuda(0));
 
   /// Holds a stream until let go.
@@ -253,4 +258,4 @@ TEST_F(CudaBackendTest, ACaptureDoesNotMindLooksAtOtherWorkNorOtherThreads) {
 }
 
 }  // namespace
-}  // namespace bora::kernels::cuda
+}  // namespace bora

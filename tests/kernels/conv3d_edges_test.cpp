@@ -12,6 +12,7 @@
 #include "kernels/linear.hpp"
 #include "kernels/plan_cache.hpp"
 #include "tests/kernels/conv_support.hpp"
+#include "tests/support/device.hpp"
 
 namespace bora::test {
 namespace {
@@ -42,10 +43,8 @@ TEST(Conv3d, EmptyAxesAndChannelsGiveBiasOrNothing) {
   EXPECT_EQ("", check_conv({2, {0, 3, 3}, {2, 1, 1}, 3, 4, {}, true}, DType::f32, 3));
   // No input channels, no output channels.
   EXPECT_EQ("", check_conv({2, {2, 3, 3}, {1, 3, 1}, 0, 4, {}, true}, DType::f32, 4));
-  Tensor x = Tensor::zeros({1, 2, 2, 2, 3}, DType::f32),
-         w = Tensor::zeros({0, 1, 1, 1, 3}, DType::f32),
-         y = Tensor::zeros({1, 2, 2, 2, 0}, DType::f32),
-         dx = Tensor::full(x.shape(), 7.0, DType::f32);
+  Tensor x = zeros({1, 2, 2, 2, 3}, DType::f32), w = zeros({0, 1, 1, 1, 3}, DType::f32),
+         y = zeros({1, 2, 2, 2, 0}, DType::f32), dx = full(x.shape(), 7.0, DType::f32);
   kernels::conv3d_forward(x.stream(), {}, x, w, Tensor(), y);
   kernels::conv3d_backward_data(x.stream(), {}, y, w, Tensor(), dx);
   EXPECT_EQ(0.0, max_abs(values_of(dx)));
@@ -79,10 +78,8 @@ TEST(Conv3d, SaysWhatDoesNotFit) {
                                                {2, 0, 0}, {1, 4, 4, 4, 3}, {3, 2, 2, 2, 5});
       }),
       "output_padding 2x0x0");
-  const Tensor x = Tensor::zeros({1, 4, 4, 4, 3}, DType::f32),
-               w = Tensor::zeros({2, 1, 1, 1, 3}, DType::f64);
-  Tensor y = Tensor::zeros({1, 4, 4, 4, 2}, DType::f32),
-         wrong = Tensor::zeros({1, 3, 4, 4, 2}, DType::f32);
+  const Tensor x = zeros({1, 4, 4, 4, 3}, DType::f32), w = zeros({2, 1, 1, 1, 3}, DType::f64);
+  Tensor y = zeros({1, 4, 4, 4, 2}, DType::f32), wrong = zeros({1, 3, 4, 4, 2}, DType::f32);
   has(message_of([&] { kernels::conv3d_forward(x.stream(), {}, x, w, Tensor(), y); }),
       "input is f32, weight is f64");
   has(message_of(
@@ -96,8 +93,8 @@ TEST(Conv3d, SaysWhatDoesNotFit) {
 /// Result and gradients of one call, as bytes.
 std::vector<std::vector<double>> all_results(const ConvCase& c, DType type) {
   const ConvData d(c, type, 11);
-  Tensor y = Tensor::empty(c.y(), type), dx = Tensor::empty(c.x(), type),
-         dw = Tensor::empty(c.w(), DType::f32), db = Tensor::empty({c.c_out}, DType::f32);
+  Tensor y = empty(c.y(), type), dx = empty(c.x(), type), dw = empty(c.w(), DType::f32),
+         db = empty({c.c_out}, DType::f32);
   kernels::conv3d_forward(d.x.stream(), c.a, d.x, d.w, d.b, y);
   kernels::conv3d_backward_data(d.x.stream(), c.a, d.dy, d.w, Tensor(), dx);
   kernels::conv3d_backward_weights(d.x.stream(), c.a, d.x, d.dy, GradientMode::overwrite, dw);
@@ -130,8 +127,7 @@ TEST(Conv3d, BitsDoNotDependOnThreadsOrRuns) {
 TEST(Conv3d, TheSecondStepTouchesNoNewMemory) {
   const ConvCase c{1, {24, 24, 24}, {3, 3, 3}, 16, 32, {.padding = Dims3::all(1)}, true};
   const ConvData d(c, DType::f32, 5);
-  Tensor y = Tensor::zeros(c.y(), DType::f32), dx = Tensor::zeros(c.x(), DType::f32),
-         dw = Tensor::zeros(c.w(), DType::f32);
+  Tensor y = zeros(c.y(), DType::f32), dx = zeros(c.x(), DType::f32), dw = zeros(c.w(), DType::f32);
   const auto step = [&] {
     kernels::conv3d_forward(d.x.stream(), c.a, d.x, d.w, d.b, y);
     kernels::conv3d_backward_data(d.x.stream(), c.a, d.dy, d.w, Tensor(), dx);
@@ -165,7 +161,7 @@ TEST(ChannelSum, MatchesTheSumInF64) {
         const Tensor dy = make_tensor({rows, n}, normal_values(rows * n, 3), type);
         const DType wide = type == DType::f64 ? DType::f64 : DType::f32;
         for (const auto mode : {GradientMode::overwrite, GradientMode::add}) {
-          Tensor db = Tensor::full({n}, mode == GradientMode::add ? 2.0 : std::nan(""), wide);
+          Tensor db = full({n}, mode == GradientMode::add ? 2.0 : std::nan(""), wide);
           kernels::channel_sum(dy.stream(), dy, mode, db);
           const std::vector<double> v = values_of(dy);
           const double first = mode == GradientMode::add ? 2.0 : 0.0;
@@ -174,8 +170,7 @@ TEST(ChannelSum, MatchesTheSumInF64) {
             want[i % static_cast<size_t>(n)] += v[i];
             size[i % static_cast<size_t>(n)] += std::abs(v[i]);
           }
-          EXPECT_EQ("", compare_elements(db, Tensor::from<double>({n}, want),
-                                         Tensor::from<double>({n}, size), 512))
+          EXPECT_EQ("", compare_elements(db, from<double>({n}, want), from<double>({n}, size), 512))
               << rows << " x " << n << " " << type;
         }
       }

@@ -35,7 +35,7 @@ struct ConvCase {
 inline Tensor absolute(const Tensor& t) {
   std::vector<double> v = values_of(t);
   for (double& x : v) x = std::abs(x);
-  return make_tensor(t.shape(), v, DType::f64);
+  return make_tensor(t.shape(), v, DType::f64, cpu());
 }
 
 /// Empty, or what is wrong.  Each element may differ by 4 sqrt(terms + 2) u times the sum of the
@@ -58,7 +58,7 @@ inline std::string compare_elements(const Tensor& got, const Tensor& want, const
   return {};
 }
 
-/// Data of a case in `type`, and the same numbers in f64.
+/// Data of a case in `type` on the device under test, and the same numbers in f64 on the CPU.
 struct ConvData {
   Tensor x, w, b, dy;
   Tensor x64, w64, b64, dy64;
@@ -77,7 +77,9 @@ struct ConvData {
   static Tensor fill(const Shape& s, DType type, uint64_t seed) {
     return make_tensor(s, normal_values(s.numel(), seed), type);
   }
-  static Tensor wide(const Tensor& t) { return make_tensor(t.shape(), values_of(t), DType::f64); }
+  static Tensor wide(const Tensor& t) {
+    return make_tensor(t.shape(), values_of(t), DType::f64, cpu());
+  }
 };
 
 /// All three directions of `c` in `type` against the f64 reference; empty or what is wrong.
@@ -85,8 +87,9 @@ inline std::string check_conv(const ConvCase& c, DType type, uint64_t seed) {
   namespace k = kernels;
   const ConvData d(c, type, seed);
   const Stream s = d.x.stream();
-  const auto nan = [](const Shape& shape, DType t) {  // whatever is not written shows
-    return Tensor::full(shape, std::nan(""), t);
+  // NaN: whatever is not written shows.  The truth is computed on the CPU.
+  const auto nan = [](const Shape& shape, DType t, Device where = cpu()) {
+    return Tensor::full(shape, std::nan(""), t, where);
   };
   std::string faults;
   const auto note = [&](const char* what, const std::string& fault) {
@@ -94,7 +97,8 @@ inline std::string check_conv(const ConvCase& c, DType type, uint64_t seed) {
   };
   const double taps = static_cast<double>(c.kernel.count());
   {
-    Tensor y = nan(c.y(), type), want = nan(c.y(), DType::f64), size = nan(c.y(), DType::f64);
+    Tensor y = nan(c.y(), type, device()), want = nan(c.y(), DType::f64),
+           size = nan(c.y(), DType::f64);
     k::conv3d_forward(s, c.a, d.x, d.w, d.b, y);
     k::reference::conv3d_forward(c.a, d.x64, d.w64, d.b64, want);
     k::reference::conv3d_forward(c.a, absolute(d.x64), absolute(d.w64),
@@ -103,7 +107,8 @@ inline std::string check_conv(const ConvCase& c, DType type, uint64_t seed) {
          compare_elements(y, want, size, taps * static_cast<double>(c.c_in / c.a.groups)));
   }
   {
-    Tensor dx = nan(c.x(), type), want = nan(c.x(), DType::f64), size = nan(c.x(), DType::f64);
+    Tensor dx = nan(c.x(), type, device()), want = nan(c.x(), DType::f64),
+           size = nan(c.x(), DType::f64);
     k::conv3d_backward_data(s, c.a, d.dy, d.w, Tensor(), dx);
     k::reference::conv3d_backward_data(c.a, d.dy64, d.w64, Tensor(), want);
     k::reference::conv3d_backward_data(c.a, absolute(d.dy64), absolute(d.w64), Tensor(), size);
@@ -112,7 +117,7 @@ inline std::string check_conv(const ConvCase& c, DType type, uint64_t seed) {
   }
   for (const auto mode : {k::GradientMode::overwrite, k::GradientMode::add}) {
     const DType wide = type == DType::f64 ? DType::f64 : DType::f32;
-    Tensor dw = mode == k::GradientMode::add ? Tensor::full(c.w(), 0.5, wide) : nan(c.w(), wide);
+    Tensor dw = mode == k::GradientMode::add ? full(c.w(), 0.5, wide) : nan(c.w(), wide, device());
     Tensor want = Tensor::full(c.w(), 0.5, DType::f64), size = want.clone();
     k::conv3d_backward_weights(s, c.a, d.x, d.dy, mode, dw);
     k::reference::conv3d_backward_weights(c.a, d.x64, d.dy64, mode, want);

@@ -4,10 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <vector>
 
+#include "core/backend.hpp"
 #include "core/tensor.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/random.hpp"
 
 namespace bora::test {
@@ -17,8 +18,11 @@ class Guarded {
   /// `shape` elements of `type`, starting at an odd element, so that vectors are not aligned.
   Guarded(const Shape& shape, DType type) : shape_(shape) {
     const int64_t n = shape.numel();
-    all_ = Tensor::empty({n + 2 * kGuard}, type);
-    std::memset(all_.raw(), 0xA5, static_cast<size_t>(all_.bytes()));
+    all_ = empty({n + 2 * kGuard}, type);
+    const std::vector<uint8_t> pattern(static_cast<size_t>(all_.bytes()), 0xA5);
+    const Tensor bytes = from<uint8_t>({all_.bytes()}, pattern);
+    backend(device().type)
+        .copy(all_.stream(), all_.raw(), device(), bytes.raw(), device(), all_.bytes());
     view_ = all_.view(kGuard, shape);
   }
   Guarded(const Shape& shape, DType type, const std::vector<double>& values)
@@ -27,11 +31,12 @@ class Guarded {
   }
   Tensor& view() { return view_; }
   void expect_guards_untouched() const {
-    const auto* bytes = static_cast<const unsigned char*>(all_.raw());
+    const std::vector<unsigned char> bytes = bytes_of(all_);
     const int64_t guard = kGuard * size_of(all_.dtype());
     for (int64_t i = 0; i < guard; ++i) {
-      ASSERT_EQ(0xA5, bytes[i]) << "byte " << i - guard << " of " << shape_;
-      ASSERT_EQ(0xA5, bytes[all_.bytes() - 1 - i]) << "byte " << guard - i << " behind " << shape_;
+      ASSERT_EQ(0xA5, bytes[static_cast<size_t>(i)]) << "byte " << i - guard << " of " << shape_;
+      ASSERT_EQ(0xA5, bytes[bytes.size() - 1 - static_cast<size_t>(i)])
+          << "byte " << guard - i << " behind " << shape_;
     }
   }
 

@@ -7,6 +7,7 @@
 #include "kernels/map.hpp"
 #include "kernels/reduce.hpp"
 #include "tests/kernels/guarded.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace bora::kernels {
@@ -50,8 +51,8 @@ TEST(Map, MayWriteOverAnInput) {
 }
 
 TEST(Map, RefusesOtherShapesAndTypes) {
-  Tensor a = Tensor::zeros({3}, DType::f32), b = Tensor::zeros({4}, DType::f32);
-  Tensor c = Tensor::zeros({3}, DType::f64), d = Tensor::zeros({3}, DType::i32);
+  Tensor a = test::zeros({3}, DType::f32), b = test::zeros({4}, DType::f32);
+  Tensor c = test::zeros({3}, DType::f64), d = test::zeros({3}, DType::i32);
   EXPECT_THROW(map(a.stream(), "test", TimesPlusOne{}, a, a, b), Error);
   EXPECT_THROW(map(a.stream(), "test", TimesPlusOne{}, a, a, c), Error);
   EXPECT_THROW(map(d.stream(), "test", TimesPlusOne{}, d, d, d), Error);
@@ -241,7 +242,7 @@ TEST(Reduce, BitsDoNotDependOnThreads) {
   for (const ReduceShape& s : kReduceShapes) {
     const Shape shape{s.outer, s.rows, s.columns};
     const Tensor x = make_tensor(shape, test::normal_values(shape.numel(), 5), DType::f32);
-    Tensor out = Tensor::empty({s.outer, s.columns, 3}, DType::f32);
+    Tensor out = test::empty({s.outer, s.columns, 3}, DType::f32);
     omp_set_num_threads(1);
     const std::vector<double> one = moments<float>(x, s, out);
     for (int n : {1, 2, 3, 5}) {

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "kernels/loss_gradient_generic.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -19,31 +20,30 @@ using test::make_tensor;
 using test::normal_values;
 using test::values_of;
 
-const Stream kStream = current_stream(cpu());
+const Stream kStream = test::stream();
 
 double value_of(const DataLossAttributes& a, const Tensor& p, const Tensor& t, const Tensor& region,
                 Tensor* gradient = nullptr) {
-  Tensor sums = Tensor::empty({p.size(0), 2}, DType::f64);
+  Tensor sums = test::empty({p.size(0), 2}, DType::f64);
   data_loss_sums(kStream, a, p, t, region, sums);
-  Tensor loss = Tensor::empty({}, DType::f32);
+  Tensor loss = test::empty({}, DType::f32);
   data_loss_value(kStream, sums, loss);
   if (gradient) {
-    *gradient = Tensor::empty(p.shape(), p.dtype());
-    data_loss_backward(kStream, a, p, t, region, sums, Tensor::full({}, 1.0, DType::f32),
-                       *gradient);
+    *gradient = test::empty(p.shape(), p.dtype());
+    data_loss_backward(kStream, a, p, t, region, sums, test::full({}, 1.0, DType::f32), *gradient);
   }
   return loss.item();
 }
 
 double value_of(GradientLossForm form, const Tensor& p, const Tensor& t, const Tensor& region,
                 Tensor* gradient = nullptr) {
-  Tensor sums = Tensor::empty({p.size(0), 3, 4}, DType::f64);
+  Tensor sums = test::empty({p.size(0), 3, 4}, DType::f64);
   gradient_loss_sums(kStream, form, p, t, region, sums);
-  Tensor loss = Tensor::empty({}, DType::f32);
+  Tensor loss = test::empty({}, DType::f32);
   gradient_loss_value(kStream, form, sums, loss);
   if (gradient) {
-    *gradient = Tensor::empty(p.shape(), p.dtype());
-    gradient_loss_backward(kStream, form, p, t, region, sums, Tensor::full({}, 1.0, DType::f32),
+    *gradient = test::empty(p.shape(), p.dtype());
+    gradient_loss_backward(kStream, form, p, t, region, sums, test::full({}, 1.0, DType::f32),
                            *gradient);
   }
   return loss.item();
@@ -51,10 +51,10 @@ double value_of(GradientLossForm form, const Tensor& p, const Tensor& t, const T
 
 double value_of(const ClassLossAttributes& a, const Tensor& logits, const Tensor& labels,
                 const Tensor& region) {
-  Tensor normaliser = Tensor::empty(labels.shape().append(2), DType::f32);
-  Tensor sums = Tensor::empty({logits.size(0), logits.size(-1), 5}, DType::f64);
+  Tensor normaliser = test::empty(labels.shape().append(2), DType::f32);
+  Tensor sums = test::empty({logits.size(0), logits.size(-1), 5}, DType::f64);
   class_loss_sums(kStream, logits, labels, region, normaliser, sums);
-  Tensor loss = Tensor::empty({}, DType::f32);
+  Tensor loss = test::empty({}, DType::f32);
   class_loss_value(kStream, a, sums, loss);
   return loss.item();
 }
@@ -97,9 +97,9 @@ TEST(DataLoss, NoErrorGivesEpsAndNoGradient) {
 TEST(Losses, NaNOutsideTheRegionDoesNoHarm) {
   std::vector<double> p = normal_values(2 * 4 * 5 * 6, 1), t = normal_values(2 * 4 * 5 * 6, 2);
   std::vector<double> clean_p = p, clean_t = t;
-  Tensor region = Tensor::full({2, 4, 5, 6}, 1.0, DType::u8);
+  Tensor region = test::full({2, 4, 5, 6}, 1.0, DType::u8);
   for (size_t i = 0; i < p.size(); i += 3) {
-    region.data<uint8_t>()[i] = 0;
+    test::put<uint8_t>(region, static_cast<int64_t>(i), 0);
     p[i] = i % 2 ? NAN : HUGE_VAL;
     t[i] = NAN;
     clean_p[i] = clean_t[i] = 0;
@@ -134,14 +134,14 @@ TEST(Losses, NaNInsideTheRegionIsSeen) {
 
 TEST(Losses, SamplesCountEquallyAndAnEmptyOneAddsNothing) {
   const Shape s{3, 2, 2, 2, 1};
-  const Tensor t = Tensor::zeros(s, DType::f32);
+  const Tensor t = test::zeros(s, DType::f32);
   std::vector<double> values(24, 0.0);
   for (size_t i = 0; i < 8; ++i) values[i] = 3.0;      // sample 0, 2 cells of it count
   for (size_t i = 8; i < 16; ++i) values[i] = 1.0;     // sample 1, all count
   for (size_t i = 16; i < 24; ++i) values[i] = 100.0;  // sample 2, none counts
   const Tensor p = make_tensor(s, values, DType::f32);
-  Tensor region = Tensor::zeros({3, 2, 2, 2}, DType::u8);
-  for (int64_t i : {1, 6, 8, 9, 10, 11, 12, 13, 14, 15}) region.data<uint8_t>()[i] = 1;
+  Tensor region = test::zeros({3, 2, 2, 2}, DType::u8);
+  for (int64_t i : {1, 6, 8, 9, 10, 11, 12, 13, 14, 15}) test::put<uint8_t>(region, i, 1);
   Tensor g;
   EXPECT_FLOAT_EQ(4.0f / 3.0f, static_cast<float>(value_of({DataLossKind::mae}, p, t, region, &g)));
   std::vector<double> wanted(24, 0.0);
@@ -159,8 +159,8 @@ TEST(Losses, SamplesCountEquallyAndAnEmptyOneAddsNothing) {
 
 TEST(Losses, NoRegionAtAllGivesZero) {
   const Tensor p = field(3, 3, 3, [](double d, double, double) { return d; });
-  const Tensor t = Tensor::zeros(p.shape(), DType::f32);
-  const Tensor none = Tensor::zeros({1, 3, 3, 3}, DType::u8);
+  const Tensor t = test::zeros(p.shape(), DType::f32);
+  const Tensor none = test::zeros({1, 3, 3, 3}, DType::u8);
   Tensor g;
   EXPECT_EQ(0.0, value_of(DataLossAttributes{}, p, t, none, &g));
   EXPECT_EQ("", differences(values_of(g), std::vector<double>(27, 0.0), 0));
@@ -215,14 +215,14 @@ TEST(GradientLoss, LaunchShapesAgreeWithTheLoops) {
           const Tensor region =
               masked ? make_tensor(cells, test::integer_values(cells.numel(), 2, 33), DType::u8)
                      : Tensor();
-          Tensor a = Tensor::empty({s[0], 3, 4}, DType::f64), b = a.clone();
+          Tensor a = test::empty({s[0], 3, 4}, DType::f64), b = a.clone();
           gradient_loss_sums(kStream, form, p, t, region, a);
           generic::gradient_loss_sums(kStream, form, p, t, region, b);
           // Runs of at most 35 numbers are summed in f32, then all in f64.
           const double u = test::relative_bound(type == DType::f64 ? type : DType::f32, 50);
           EXPECT_EQ("", differences(values_of(b), values_of(a), u * test::max_abs(values_of(a))));
-          Tensor da = Tensor::empty(s, type), db = Tensor::empty(s, type);
-          const Tensor dloss = Tensor::full({}, 0.7, type == DType::f64 ? DType::f64 : DType::f32);
+          Tensor da = test::empty(s, type), db = test::empty(s, type);
+          const Tensor dloss = test::full({}, 0.7, type == DType::f64 ? DType::f64 : DType::f32);
           gradient_loss_backward(kStream, form, p, t, region, a, dloss, da);
           generic::gradient_loss_backward(kStream, form, p, t, region, a, dloss, db);
           const double v = test::relative_bound(type, 50, 1);
@@ -234,23 +234,23 @@ TEST(GradientLoss, LaunchShapesAgreeWithTheLoops) {
 // cases.md "AMP loss": a plain f16 sum passes 65504.
 TEST(Losses, F16SumsBeyond65504AreFine) {
   const int64_t n = 512;
-  const Tensor ones = Tensor::full({1, 1, n, n, 1}, 1.0, DType::f16);
-  const Tensor twos = Tensor::full({1, 1, n, n, 1}, 3.0, DType::f16);
+  const Tensor ones = test::full({1, 1, n, n, 1}, 1.0, DType::f16);
+  const Tensor twos = test::full({1, 1, n, n, 1}, 3.0, DType::f16);
   EXPECT_EQ(4.0, value_of({DataLossKind::mse}, twos, ones, {}));
   EXPECT_EQ(0.0, value_of(GradientLossForm::plain, twos, ones, {}));
   // All cells are class 1 and predicted so: Dice and cross-entropy are 0 (class 0 is absent).
   std::vector<double> logits;
   for (int64_t i = 0; i < n * n; ++i) logits.insert(logits.end(), {-40.0, 40.0});
   const Tensor l = make_tensor({1, 1, n, n, 2}, logits, DType::f16);
-  const Tensor labels = Tensor::full({1, 1, n, n}, 1.0, DType::u8);
+  const Tensor labels = test::full({1, 1, n, n}, 1.0, DType::u8);
   EXPECT_NEAR(0.0, value_of(ClassLossAttributes{1.0, 1.0}, l, labels, {}), 1e-6);
 }
 
 TEST(ClassLoss, UniformLogitsGiveTheClosedForm) {
   // p = 1/3 everywhere; 6 cells of class 0, 2 of class 1, none of class 2.
-  const Tensor logits = Tensor::full({1, 2, 2, 2, 3}, 7.0, DType::f32);
+  const Tensor logits = test::full({1, 2, 2, 2, 3}, 7.0, DType::f32);
   const Tensor labels =
-      Tensor::from<uint8_t>({1, 2, 2, 2}, std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 1});
+      test::from<uint8_t>({1, 2, 2, 2}, std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 1});
   EXPECT_NEAR(std::log(3.0), value_of(ClassLossAttributes{}, logits, labels, {}), 1e-6);
   const double s = 1e-5, p = 8.0 / 3;
   const double score =
@@ -261,30 +261,30 @@ TEST(ClassLoss, UniformLogitsGiveTheClosedForm) {
 TEST(ClassLoss, LargeLogitsStayFinite) {
   std::vector<double> values{3e4, -3e4, 1e4, 3e4 - 1, -6e4, 6e4};
   const Tensor logits = make_tensor({1, 1, 1, 2, 3}, values, DType::f32);
-  const Tensor labels = Tensor::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{0, 1});
+  const Tensor labels = test::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{0, 1});
   // Cell 0 is certain; cell 1 is certain of another class, 12e4 away.
   EXPECT_NEAR(6e4, value_of(ClassLossAttributes{}, logits, labels, {}), 1e-2);
 }
 
 TEST(ClassLoss, LabelThatIsNoClassGivesNaN) {
-  const Tensor logits = Tensor::zeros({1, 1, 1, 2, 3}, DType::f32);
-  const Tensor labels = Tensor::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{0, 255});
+  const Tensor logits = test::zeros({1, 1, 1, 2, 3}, DType::f32);
+  const Tensor labels = test::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{0, 255});
   EXPECT_TRUE(std::isnan(value_of(ClassLossAttributes{}, logits, labels, {})));
-  const Tensor region = Tensor::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{1, 0});
+  const Tensor region = test::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{1, 0});
   EXPECT_NEAR(std::log(3.0), value_of(ClassLossAttributes{}, logits, labels, region), 1e-6);
 }
 
 TEST(Losses, RefuseWrongArguments) {
-  const Tensor p = Tensor::zeros({1, 2, 3, 4, 1}, DType::f32);
-  Tensor sums = Tensor::empty({1, 2}, DType::f64);
+  const Tensor p = test::zeros({1, 2, 3, 4, 1}, DType::f32);
+  Tensor sums = test::empty({1, 2}, DType::f64);
   const auto run = [&](const Tensor& t, const Tensor& region) {
     data_loss_sums(kStream, {}, p, t, region, sums);
   };
   EXPECT_NO_THROW(run(p, {}));
-  EXPECT_THROW(run(Tensor::zeros({1, 2, 3, 4, 2}, DType::f32), {}), Error);
+  EXPECT_THROW(run(test::zeros({1, 2, 3, 4, 2}, DType::f32), {}), Error);
   EXPECT_THROW(run(p.to(DType::f64), {}), Error);
-  EXPECT_THROW(run(p, Tensor::zeros({1, 2, 3, 5}, DType::u8)), Error);
-  EXPECT_THROW(run(p, Tensor::zeros({1, 2, 3, 4}, DType::f32)), Error);
+  EXPECT_THROW(run(p, test::zeros({1, 2, 3, 5}, DType::u8)), Error);
+  EXPECT_THROW(run(p, test::zeros({1, 2, 3, 4}, DType::f32)), Error);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "core/rng.hpp"
 #include "tests/core/thread_collective.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/random.hpp"
 
 namespace bora::kernels {
@@ -18,7 +19,7 @@ namespace {
 
 using test::make_tensor;
 
-const Stream kStream = current_stream(cpu());
+const Stream kStream = test::stream();
 
 /// tests/reference/data/metrics.txt, made by tests/reference/make_metrics_reference.py with numpy.
 struct Reference {
@@ -64,13 +65,14 @@ TEST(ErrorSums, MatchNumpyOnMaskedCells) {
   const Reference reference;
   ASSERT_EQ(180u, reference.prediction.size()) << "run from the repository's root";
   const Shape s{3, 4, 5, 3, 1};
-  Tensor rows = Tensor::empty({3, ErrorSums::kNumbers}, DType::f64);
+  Tensor rows = test::empty({3, ErrorSums::kNumbers}, DType::f64);
   error_sums(kStream, {0.25, 0.5}, make_tensor(s, reference.prediction, DType::f32),
              make_tensor(s, reference.target, DType::f32),
              make_tensor({3, 4, 5, 3}, reference.region, DType::u8), rows);
+  const std::vector<double> host = rows.to_vector<double>();
   ErrorSums pooled;
   for (int64_t n = 0; n < 3; ++n) {
-    const ErrorSums one = ErrorSums::from_row(rows.data<double>() + n * ErrorSums::kNumbers);
+    const ErrorSums one = ErrorSums::from_row(host.data() + n * ErrorSums::kNumbers);
     if (n < 2) expect_metrics(reference, n == 0 ? ".0" : ".1", one);
     pooled.add(one);  // the third is empty
   }
@@ -89,14 +91,15 @@ TEST(ErrorSums, RanksTogetherGiveTheNumbersOfTheWhole) {
     p.push_back(t.back() + static_cast<double>(key.bits(3 * i + 1) % 17) / 4.0 - 2.0);
     r.push_back(key.bits(3 * i + 2) % 4 == 0 ? 0.0 : 1.0);
   }
-  Tensor rows = Tensor::empty({kSamples, ErrorSums::kNumbers}, DType::f64);
+  Tensor rows = test::empty({kSamples, ErrorSums::kNumbers}, DType::f64);
   error_sums(kStream, {0.5, 1e-3}, make_tensor({kSamples, kCells, 1}, p, DType::f32),
              make_tensor({kSamples, kCells, 1}, t, DType::f32),
              make_tensor({kSamples, kCells}, r, DType::u8), rows);
+  const std::vector<double> host = rows.to_vector<double>();
   const auto sum_of = [&](int64_t begin, int64_t end) {
     ErrorSums s;
     for (int64_t n = begin; n < end; ++n)
-      s.add(ErrorSums::from_row(rows.data<double>() + n * ErrorSums::kNumbers));
+      s.add(ErrorSums::from_row(host.data() + n * ErrorSums::kNumbers));
     return s;
   };
   const auto numbers = [](const ErrorSums& s) {
@@ -142,10 +145,10 @@ TEST(ErrorSums, NothingCountedIsNaNNotZero) {
 TEST(ErrorSums, BadValueInTheRegionIsSeen) {
   std::vector<double> values(10, 1.0);
   values[4] = NAN;
-  const Tensor t = Tensor::full({1, 10, 1}, 1.0, DType::f32);
-  Tensor rows = Tensor::empty({1, ErrorSums::kNumbers}, DType::f64);
+  const Tensor t = test::full({1, 10, 1}, 1.0, DType::f32);
+  Tensor rows = test::empty({1, ErrorSums::kNumbers}, DType::f64);
   error_sums(kStream, {}, make_tensor({1, 10, 1}, values, DType::f32), t, {}, rows);
-  const ErrorSums s = ErrorSums::from_row(rows.data<double>());
+  const ErrorSums s = ErrorSums::from_row(rows.to_vector<double>().data());
   EXPECT_TRUE(std::isnan(s.mae()));
   EXPECT_TRUE(std::isnan(s.max_abs));
 }

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels/norm_generic.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -76,14 +77,14 @@ TEST(FastExp, SigmoidNeverOverflows) {
 Tensor normalise(const Tensor& x, const NormShape& shape, Tensor* statistics_out = nullptr) {
   const Stream stream = x.stream();
   const DType type = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  Tensor moments = Tensor::empty({shape.samples, 1 + 2 * shape.channels}, DType::f64);
-  Tensor statistics = Tensor::empty({shape.samples, shape.groups, 3}, type);
+  Tensor moments = test::empty({shape.samples, 1 + 2 * shape.channels}, DType::f64);
+  Tensor statistics = test::empty({shape.samples, shape.groups, 3}, type);
   norm_moments(stream, shape, x, moments);
   norm_statistics(stream, shape, 1e-5, moments, statistics);
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  Tensor y = test::empty(x.shape(), x.dtype());
   norm_forward(stream, shape, {},
-               {x, statistics, Tensor::full({shape.channels}, 1.0, type),
-                Tensor::zeros({shape.channels}, type), Tensor()},
+               {x, statistics, test::full({shape.channels}, 1.0, type),
+                test::zeros({shape.channels}, type), Tensor()},
                y);
   if (statistics_out) *statistics_out = statistics;
   return y;
@@ -114,6 +115,7 @@ TEST(Norm, LargeMeanKeepsItsSmallVarianceInF32) {
   const std::vector<double> stored = values_of(x);
   Tensor statistics;
   const std::vector<double> y = values_of(normalise(x, {1, rows, channels, 3}, &statistics));
+  const std::vector<float> statistics_values = statistics.to_vector<float>();
   for (int64_t c = 0; c < channels; ++c) {
     double mean = 0, variance = 0;
     for (int64_t r = 0; r < rows; ++r) mean += stored[static_cast<size_t>(r * channels + c)];
@@ -121,7 +123,7 @@ TEST(Norm, LargeMeanKeepsItsSmallVarianceInF32) {
     for (int64_t r = 0; r < rows; ++r)
       variance += std::pow(stored[static_cast<size_t>(r * channels + c)] - mean, 2);
     variance /= static_cast<double>(rows);
-    const float* s = statistics.data<float>() + c * 3;
+    const float* s = statistics_values.data() + c * 3;
     EXPECT_NEAR(mean, static_cast<double>(s[0]) + static_cast<double>(s[1]), 1e-6);
     EXPECT_NEAR(1.0 / std::sqrt(variance + 1e-5), s[2], 1e-6);
     for (int64_t r = 0; r < rows; r += 997) {
@@ -145,12 +147,12 @@ TEST(Norm, OutlierAndJumpDoNotSpoilTheVariance) {
     double mean = 0, m2 = 0;
     for (double v : stored) mean += v / static_cast<double>(rows);
     for (double v : stored) m2 += (v - mean) * (v - mean);
-    Tensor moments = Tensor::empty({1, 3}, DType::f64);
-    norm_moments(current_stream(cpu()), {1, rows, 1, 1}, x, moments);
-    EXPECT_EQ(static_cast<double>(rows), moments.data<double>()[0]);
-    EXPECT_NEAR(mean, moments.data<double>()[1], 1e-6 * std::abs(mean));
+    Tensor moments = test::empty({1, 3}, DType::f64);
+    norm_moments(test::stream(), {1, rows, 1, 1}, x, moments);
+    EXPECT_EQ(static_cast<double>(rows), moments.to_vector<double>()[0]);
+    EXPECT_NEAR(mean, moments.to_vector<double>()[1], 1e-6 * std::abs(mean));
     // Squares in f32 lanes of 32 terms at most: 40 roundings of 2^-24.
-    EXPECT_NEAR(m2, moments.data<double>()[2], test::gamma(40, DType::f32) * m2);
+    EXPECT_NEAR(m2, moments.to_vector<double>()[2], test::gamma(40, DType::f32) * m2);
   }
 }
 
@@ -160,8 +162,8 @@ TEST(Norm, MomentsMatchAtAllSizes) {
       if (rows * channels > 400000) continue;
       const std::vector<double> values = normal_values(2 * rows * channels, 7);
       const Tensor x = make_tensor({2, rows, channels}, values, DType::f64);
-      Tensor moments = Tensor::empty({2, 1 + 2 * channels}, DType::f64);
-      norm_moments(current_stream(cpu()), {2, rows, channels, 1}, x, moments);
+      Tensor moments = test::empty({2, 1 + 2 * channels}, DType::f64);
+      norm_moments(test::stream(), {2, rows, channels, 1}, x, moments);
       std::vector<double> wanted;
       for (int64_t n = 0; n < 2; ++n) {
         std::vector<double> mean(static_cast<size_t>(channels)), m2(mean);
@@ -188,18 +190,18 @@ TEST(Norm, JoinedMomentsAreThoseOfTheWhole) {
   std::vector<double> values = normal_values(rows * channels, 8);
   for (size_t i = 0; i < values.size(); ++i) values[i] += i < values.size() / 2 ? -40.0 : 70.0;
   const Tensor x = make_tensor({rows, channels}, values, DType::f64);
-  Tensor whole = Tensor::empty({1, 1 + 2 * channels}, DType::f64);
-  norm_moments(current_stream(cpu()), {1, rows, channels, channels}, x, whole);
+  Tensor whole = test::empty({1, 1 + 2 * channels}, DType::f64);
+  norm_moments(test::stream(), {1, rows, channels, channels}, x, whole);
   const std::vector<int64_t> ends{0, 150, 150, 157, 300};  // one part is empty
-  Tensor parts = Tensor::full({4, 1 + 2 * channels}, NAN, DType::f64);
+  Tensor parts = test::full({4, 1 + 2 * channels}, NAN, DType::f64);
   for (int64_t i = 0; i < 4; ++i) {
     const int64_t n = ends[static_cast<size_t>(i) + 1] - ends[static_cast<size_t>(i)];
     Tensor part = parts.rows(i, i + 1);
-    norm_moments(current_stream(cpu()), {1, n, channels, channels},
+    norm_moments(test::stream(), {1, n, channels, channels},
                  x.rows(ends[static_cast<size_t>(i)], ends[static_cast<size_t>(i) + 1]), part);
   }
-  Tensor joined = Tensor::empty({1, 1 + 2 * channels}, DType::f64);
-  norm_join_moments(current_stream(cpu()), parts, joined);
+  Tensor joined = test::empty({1, 1 + 2 * channels}, DType::f64);
+  norm_join_moments(test::stream(), parts, joined);
   EXPECT_EQ("", differences(values_of(joined), values_of(whole), 1e-9));
 }
 
@@ -218,8 +220,8 @@ TEST(Norm, SumsHaveTheSameBitsForAnyNumberOfThreads) {
   const Tensor x = make_tensor({2, 30011, 24}, normal_values(shape.numel(), 10), DType::f32);
   const auto run = [&](int threads) {
     omp_set_num_threads(threads);
-    Tensor moments = Tensor::empty({2, 49}, DType::f64);
-    norm_moments(current_stream(cpu()), shape, x, moments);
+    Tensor moments = test::empty({2, 49}, DType::f64);
+    norm_moments(test::stream(), shape, x, moments);
     return values_of(moments);
   };
   const int before = omp_get_max_threads();
@@ -232,7 +234,7 @@ TEST(Norm, SumsHaveTheSameBitsForAnyNumberOfThreads) {
 /// Results of all passes, by the CPU's loops or by the launch shapes.
 std::vector<Tensor> all_passes(bool with_loops, const NormShape& shape, DType type,
                                const FusedActivation& activation, bool with_residual) {
-  const Stream stream = current_stream(cpu());
+  const Stream stream = test::stream();
   const Shape s{shape.samples, shape.rows, shape.channels};
   const DType wide = type == DType::f64 ? DType::f64 : DType::f32;
   const auto data = [&](uint64_t seed) {
@@ -243,12 +245,12 @@ std::vector<Tensor> all_passes(bool with_loops, const NormShape& shape, DType ty
   };
   const Tensor x = data(21), dy = data(22), residual = with_residual ? data(23) : Tensor();
   const Tensor gamma = parameter(24), beta = parameter(25);
-  Tensor moments = Tensor::empty({shape.samples, 1 + 2 * shape.channels}, DType::f64);
-  Tensor statistics = Tensor::empty({shape.samples, shape.groups, 3}, wide);
-  Tensor sums = Tensor::empty({shape.samples, 2 * shape.channels}, DType::f64);
-  Tensor coefficients = Tensor::empty({shape.samples, shape.groups, 2}, wide);
-  Tensor y = Tensor::empty(s, type), dz = Tensor::empty(s, type), dx = Tensor::empty(s, type);
-  Tensor dx_again = Tensor::empty(s, type), none;
+  Tensor moments = test::empty({shape.samples, 1 + 2 * shape.channels}, DType::f64);
+  Tensor statistics = test::empty({shape.samples, shape.groups, 3}, wide);
+  Tensor sums = test::empty({shape.samples, 2 * shape.channels}, DType::f64);
+  Tensor coefficients = test::empty({shape.samples, shape.groups, 2}, wide);
+  Tensor y = test::empty(s, type), dz = test::empty(s, type), dx = test::empty(s, type);
+  Tensor dx_again = test::empty(s, type), none;
   with_loops ? norm_moments(stream, shape, x, moments)
              : generic::norm_moments(stream, shape, x, moments);
   norm_statistics(stream, shape, 1e-5, moments, statistics);
@@ -286,13 +288,13 @@ TEST(Norm, LaunchShapesAgreeWithTheLoops) {
 }
 
 TEST(Norm, RefusesWrongArguments) {
-  Tensor moments = Tensor::empty({1, 9}, DType::f64);
-  const Tensor x = Tensor::zeros({1, 8, 4}, DType::f32);
-  EXPECT_THROW(norm_moments(current_stream(cpu()), {1, 8, 4, 3}, x, moments), Error);
-  EXPECT_THROW(norm_moments(current_stream(cpu()), {1, 9, 4, 2}, x, moments), Error);
-  EXPECT_THROW(norm_moments(current_stream(cpu()), {1, 8, 4, 2}, x.to(DType::i32), moments), Error);
-  Tensor narrow = Tensor::empty({1, 9}, DType::f32);
-  EXPECT_THROW(norm_moments(current_stream(cpu()), {1, 8, 4, 2}, x, narrow), Error);
+  Tensor moments = test::empty({1, 9}, DType::f64);
+  const Tensor x = test::zeros({1, 8, 4}, DType::f32);
+  EXPECT_THROW(norm_moments(test::stream(), {1, 8, 4, 3}, x, moments), Error);
+  EXPECT_THROW(norm_moments(test::stream(), {1, 9, 4, 2}, x, moments), Error);
+  EXPECT_THROW(norm_moments(test::stream(), {1, 8, 4, 2}, x.to(DType::i32), moments), Error);
+  Tensor narrow = test::empty({1, 9}, DType::f32);
+  EXPECT_THROW(norm_moments(test::stream(), {1, 8, 4, 2}, x, narrow), Error);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "kernels/grad_stats.hpp"
 #include "tests/kernels/guarded.hpp"
 #include "tests/kernels/torch_values.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace bora::kernels {
@@ -35,10 +36,10 @@ std::vector<double> gradient(int t) {
 
 template <class Step>
 std::vector<double> after_100_steps(DType type, bool slot0, bool slot1, Step step) {
-  OptimBuffers b{.gradient = Tensor::zeros({9}, type),
+  OptimBuffers b{.gradient = test::zeros({9}, type),
                  .master = make_tensor({9}, start(), type),
-                 .slot0 = slot0 ? Tensor::zeros({9}, type) : Tensor(),
-                 .slot1 = slot1 ? Tensor::zeros({9}, type) : Tensor(),
+                 .slot0 = slot0 ? test::zeros({9}, type) : Tensor(),
+                 .slot1 = slot1 ? test::zeros({9}, type) : Tensor(),
                  .working = {},
                  .skip = {}};
   for (int t = 1; t <= 100; ++t) {
@@ -163,8 +164,8 @@ TEST(Optimizers, SkipFlagLeavesAllBitsAlone) {
   for (bool skipped : {true, false}) {
     Ranges r(1000, DType::f32);
     OptimBuffers b = r.buffers();
-    b.working = Tensor::full({1000}, 7.0, DType::f16);
-    b.skip = Tensor::full({}, skipped ? 1.0 : 0.0, DType::u8);
+    b.working = test::full({1000}, 7.0, DType::f16);
+    b.skip = test::full({}, skipped ? 1.0 : 0.0, DType::u8);
     const std::vector<double> p = values_of(b.master), m = values_of(b.slot0),
                               v = values_of(b.slot1), w = values_of(b.working);
     adamw(b.master.stream(), kUpdate, b);
@@ -190,10 +191,10 @@ TEST(Optimizers, RefuseWhatDoesNotFit) {
     adamw(s, u, b);
   };
   EXPECT_THROW(adamw_with([](auto& b, auto&) { b.slot1 = Tensor(); }), Error);
-  EXPECT_THROW(adamw_with([](auto& b, auto&) { b.slot0 = Tensor::zeros({9}, DType::f32); }), Error);
-  EXPECT_THROW(adamw_with([](auto& b, auto&) { b.working = Tensor::zeros({10}, DType::f32); }),
+  EXPECT_THROW(adamw_with([](auto& b, auto&) { b.slot0 = test::zeros({9}, DType::f32); }), Error);
+  EXPECT_THROW(adamw_with([](auto& b, auto&) { b.working = test::zeros({10}, DType::f32); }),
                Error);
-  EXPECT_THROW(adamw_with([](auto& b, auto&) { b.gradient = Tensor::zeros({10}, DType::f64); }),
+  EXPECT_THROW(adamw_with([](auto& b, auto&) { b.gradient = test::zeros({10}, DType::f64); }),
                Error);
   EXPECT_THROW(adamw_with([](auto&, auto& u) { u.step = 0; }), Error);
   EXPECT_THROW(adamw_with([](auto&, auto& u) { u.beta1 = 1.0; }), Error);
@@ -204,7 +205,7 @@ TEST(Optimizers, RefuseWhatDoesNotFit) {
 }
 
 std::vector<double> stats_of(const Tensor& g) {
-  Tensor out = Tensor::empty({3}, DType::f64);
+  Tensor out = test::empty({3}, DType::f64);
   grad_stats(g.stream(), g, out);
   return out.to_vector<double>();
 }
@@ -240,7 +241,7 @@ TEST(GradStats, CountsNonFiniteElementsAndLeavesThemOut) {
 }
 
 TEST(GradStats, LargeValuesDoNotOverflow) {
-  const std::vector<double> got = stats_of(Tensor::full({1000}, 3e38, DType::f32));
+  const std::vector<double> got = stats_of(test::full({1000}, 3e38, DType::f32));
   EXPECT_EQ(0.0, got[1]);
   EXPECT_NEAR(1000 * 9e76, got[0], 1e72);
 }

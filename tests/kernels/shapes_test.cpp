@@ -12,6 +12,7 @@
 #include "kernels/resample.hpp"
 #include "tests/kernels/guarded.hpp"
 #include "tests/kernels/torch_values.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/tolerance.hpp"
 
 namespace bora::kernels {
@@ -47,9 +48,9 @@ TEST(Activation, LimitsAreReachedWithoutOverflowAndNanStays) {
     for (DType type : test::kFloats) {
       SCOPED_TRACE(testing::Message() << a.name << ' ' << name_of(type));
       const Tensor x = make_tensor({4}, {-1e4, 1e4, kNaN, 0.0}, type);
-      Tensor y = Tensor::empty({4}, type), dx = Tensor::empty({4}, type);
+      Tensor y = test::empty({4}, type), dx = test::empty({4}, type);
       a.forward(x.stream(), x, y);
-      a.backward(x.stream(), a.backward_from_y ? y : x, Tensor::full({4}, 1.0, type), dx);
+      a.backward(x.stream(), a.backward_from_y ? y : x, test::full({4}, 1.0, type), dx);
       const std::vector<double> got = values_of(y), slope = values_of(dx);
       const double scale = values_of(x)[1] / 1e4;  // 1e4 as rounded to type
       EXPECT_EQ(a.at_minus, got[0]);
@@ -67,7 +68,7 @@ TEST(Activation, AreRightAtAllSizesWithinTheirBounds) {
       const std::vector<double> values = test::normal_values(n, 6);
       Guarded x({n}, DType::f32, values), y({n}, DType::f32);
       a.forward(x.view().stream(), x.view(), y.view());
-      Tensor wide = x.view().to(DType::f64), want = Tensor::empty({n}, DType::f64);
+      Tensor wide = x.view().to(DType::f64), want = test::empty({n}, DType::f64);
       a.forward(wide.stream(), wide, want);
       EXPECT_EQ("", differences(values_of(y.view()), values_of(want),
                                 test::gamma(8, DType::f32) * (1 + test::max_abs(values_of(want)))));
@@ -78,7 +79,7 @@ TEST(Activation, AreRightAtAllSizesWithinTheirBounds) {
 TEST(Softmax, LargeLogitsDoNotOverflowAndNanPoisonsItsRowOnly) {
   for (DType type : test::kFloats) {
     const Tensor x = make_tensor({4, 2}, {1e4, 1e4, -1e4, 1e4, kNaN, 0, -kInf, 0}, type);
-    Tensor y = Tensor::empty({4, 2}, type);
+    Tensor y = test::empty({4, 2}, type);
     softmax_forward(x.stream(), x, y);
     const std::vector<double> got = values_of(y);
     EXPECT_EQ(0.5, got[0]);
@@ -89,12 +90,12 @@ TEST(Softmax, LargeLogitsDoNotOverflowAndNanPoisonsItsRowOnly) {
     EXPECT_EQ(0.0, got[6]);
     EXPECT_EQ(1.0, got[7]);
   }
-  Tensor none = Tensor::empty({3, 0}, DType::f32), out = Tensor::empty({3, 0}, DType::f32);
+  Tensor none = test::empty({3, 0}, DType::f32), out = test::empty({3, 0}, DType::f32);
   EXPECT_THROW(softmax_forward(none.stream(), none, out), Error);
 }
 
 TEST(LeakyRelu, RefusesANegativeSlope) {
-  Tensor x = Tensor::zeros({3}, DType::f32), y = Tensor::zeros({3}, DType::f32);
+  Tensor x = test::zeros({3}, DType::f32), y = test::zeros({3}, DType::f32);
   EXPECT_THROW(leaky_relu_forward(x.stream(), -0.1, x, y), Error);
   EXPECT_THROW(leaky_relu_forward(x.stream(), kNaN, x, y), Error);
 }
@@ -161,9 +162,8 @@ TEST(Pooling, RefusesWindowsThatDoNotFit) {
   EXPECT_THROW(pooled_size({4, 4, 4}, {.kernel = Dims3::all(3), .padding = Dims3::all(2)}), Error);
   EXPECT_THROW(pooled_size({4, 4, 4}, {.stride = Dims3::all(0)}), Error);
   EXPECT_EQ((Dims3{2, 2, 3}), pooled_size({4, 5, 7}, {}));
-  Tensor x = Tensor::zeros({1, 8, 8, 8, 1}, DType::f32),
-         y = Tensor::zeros({1, 1, 1, 1, 1}, DType::f32);
-  Tensor winner = Tensor::zeros({1, 1, 1, 1, 1}, DType::u8);
+  Tensor x = test::zeros({1, 8, 8, 8, 1}, DType::f32), y = test::zeros({1, 1, 1, 1, 1}, DType::f32);
+  Tensor winner = test::zeros({1, 1, 1, 1, 1}, DType::u8);
   EXPECT_THROW(
       max_pool3d_forward(x.stream(), {.kernel = {8, 8, 4}, .stride = Dims3::all(8)}, x, y, winner),
       Error)
@@ -214,7 +214,7 @@ TEST(Resampling, GradientsAreTheAdjoints) {
           const Shape small{2, in.d, in.h, in.w, channels}, large{2, out.d, out.h, out.w, channels};
           const Tensor x = make_tensor(small, test::normal_values(small.numel(), 1), type);
           const Tensor dy = make_tensor(large, test::normal_values(large.numel(), 2), type);
-          Tensor y = Tensor::empty(large, type), dx = Tensor::empty(small, type);
+          Tensor y = test::empty(large, type), dx = test::empty(small, type);
           (nearest ? upsample_nearest_forward : upsample_trilinear_forward)(x.stream(), x, y);
           (nearest ? upsample_nearest_backward : upsample_trilinear_backward)(x.stream(), dy, dx);
           double left = 0, right = 0, size = 0;
@@ -232,15 +232,15 @@ TEST(Resampling, GradientsAreTheAdjoints) {
 
 TEST(Resampling, KeepsConstantsAndNeighboursOfNanClean) {
   for (DType type : test::kFloats) {
-    const Tensor x = Tensor::full({1, 3, 4, 5, 2}, 0.7, type);
-    Tensor y = Tensor::empty({1, 7, 8, 3, 2}, type);
+    const Tensor x = test::full({1, 3, 4, 5, 2}, 0.7, type);
+    Tensor y = test::empty({1, 7, 8, 3, 2}, type);
     upsample_trilinear_forward(x.stream(), x, y);
     const double c = values_of(x)[0];
     for (double v : values_of(y))
       ASSERT_NEAR(c, v, test::relative_bound(type, 24)) << name_of(type);
     // To the same size every weight is 1 or 0; a NaN must stay in its own cell.
     Tensor bad = make_tensor({1, 1, 1, 3, 1}, {1.0, kNaN, 2.0}, type);
-    Tensor same = Tensor::empty({1, 1, 1, 3, 1}, type);
+    Tensor same = test::empty({1, 1, 1, 3, 1}, type);
     upsample_trilinear_forward(bad.stream(), bad, same);
     EXPECT_EQ(1.0, values_of(same)[0]);
     EXPECT_EQ(2.0, values_of(same)[2]);
@@ -287,8 +287,7 @@ TEST(Rearranging, MovesAllTypesWithinItsBounds) {
     EXPECT_EQ(want, values_of(spread.view()));
     for (const Guarded* g : {&y, &back, &spread}) g->expect_guards_untouched();
   }
-  Tensor x = Tensor::zeros({1, 2, 2, 2, 1}, DType::f32),
-         y = Tensor::zeros({1, 2, 2, 2, 1}, DType::f32);
+  Tensor x = test::zeros({1, 2, 2, 2, 1}, DType::f32), y = test::zeros({1, 2, 2, 2, 1}, DType::f32);
   EXPECT_THROW(crop(x.stream(), {0, 0, 1}, x, y), Error);
   EXPECT_THROW(slice_channels(x.stream(), 1, x, y), Error);
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/grad_stats.hpp"
 #include "nn/layers/conv3d.hpp"
+#include "tests/support/device.hpp"
 
 namespace bora::nn {
 namespace {
@@ -79,11 +80,11 @@ TEST(LossScale, EverySequenceFollowsTheRule) {
 
 TEST(LossScale, KernelMakesTheSameTransition) {
   const LossScaleRule rule{.interval = 3, .hysteresis = 2};
-  Tensor state = Tensor::from<double>({4}, std::vector<double>{65536, 0, 0, 0});
+  Tensor state = test::from<double>({4}, std::vector<double>{65536, 0, 0, 0});
   LossScaleState s{65536, 0, 0, 0};
   for (int i = 0; i < 40; ++i) {
     const bool overflow = i % 7 > 4;
-    const Tensor stats = Tensor::from<double>({3}, std::vector<double>{1, overflow ? 2.0 : 0, 1});
+    const Tensor stats = test::from<double>({3}, std::vector<double>{1, overflow ? 2.0 : 0, 1});
     kernels::advance_loss_scale(state.stream(), rule, stats, state);
     s = next(rule, s, overflow);
     const auto v = state.to_vector<double>();
@@ -94,7 +95,7 @@ TEST(LossScale, KernelMakesTheSameTransition) {
 TEST(LossScale, SettingsOutOfRangeAreNamed) {
   const auto refused = [](const LossScaleRule& rule, const char* key) {
     try {
-      GradScaler scaler(rule);
+      GradScaler scaler(rule, test::device());
       FAIL() << key << " was taken";
     } catch (const UsageError& e) {
       EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
@@ -112,26 +113,30 @@ TEST(LossScale, SettingsOutOfRangeAreNamed) {
 // One pass: in f32, exact for powers of two, counts what is not finite; sizes around the vectors.
 TEST(Unscale, DividesInF32AndMeasures) {
   for (const int64_t n : {0, 1, 7, 15, 16, 17, 63, 64, 65, 10007}) {
-    Tensor g = Tensor::empty({n}, DType::f32);
+    Tensor g = test::empty({n}, DType::f32);
     double squares = 0;
+    std::vector<float> scaled(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
-      g.data<float>()[i] = 65536.0f * static_cast<float>(i % 13 - 6);
+      scaled[static_cast<size_t>(i)] = 65536.0f * static_cast<float>(i % 13 - 6);
       squares += static_cast<double>((i % 13 - 6) * (i % 13 - 6));
     }
-    Tensor out = Tensor::empty({3}, DType::f64);
+    g.copy_from(test::from<float>({n}, scaled));
+    Tensor out = test::empty({3}, DType::f64);
     kernels::unscale_and_stats(g.stream(), 1.0 / 65536, g, out);
+    const std::vector<float> unscaled = g.to_vector<float>();
     for (int64_t i = 0; i < n; ++i)
-      ASSERT_EQ(g.data<float>()[i], static_cast<float>(i % 13 - 6)) << i << " of " << n;
+      ASSERT_EQ(unscaled[static_cast<size_t>(i)], static_cast<float>(i % 13 - 6))
+          << i << " of " << n;
     EXPECT_EQ(out.to_vector<double>()[0], squares) << n;
     EXPECT_EQ(out.to_vector<double>()[1], 0.0);
   }
   // A product that overflows counts too.
-  Tensor g = Tensor::from<float>(
+  Tensor g = test::from<float>(
       {4}, std::vector<float>{3e38f, 1.0f, std::numeric_limits<float>::quiet_NaN(), -3e38f});
-  Tensor out = Tensor::empty({3}, DType::f64);
+  Tensor out = test::empty({3}, DType::f64);
   kernels::unscale_and_stats(g.stream(), 4.0, g, out);
   EXPECT_EQ(out.to_vector<double>()[1], 3.0);
-  EXPECT_TRUE(std::isinf(g.data<float>()[0]));
+  EXPECT_TRUE(std::isinf(test::element<float>(g, 0)));
   EXPECT_THROW(kernels::unscale_and_stats(g.stream(), 0.0, g, out), Error);
 }
 
@@ -142,11 +147,11 @@ struct Net : Module {
 
 TEST(GradScaler, UnscalesOnceAWindow) {
   Net net;
-  ParameterArena arena(net, DType::f32);
+  ParameterArena arena(net, DType::f32, test::device());
   initialise(net, 1);
   arena.gradients().all().fill(0.0);
   arena.gradients().part(1).fill(65536.0);  // 15 weights
-  GradScaler scaler({});
+  GradScaler scaler({}, test::device());
   EXPECT_EQ(scaler.scale(), 65536.0);
   EXPECT_THROW(scaler.advance(), Error);
   const GradientNorm norm = scaler.unscale(arena);
@@ -155,7 +160,7 @@ TEST(GradScaler, UnscalesOnceAWindow) {
   EXPECT_EQ(arena.gradients().part(1).to_vector<float>()[0], 1.0f) << "divided a second time";
   scaler.advance();
   EXPECT_EQ(scaler.skipped(), 0);
-  arena.gradients().part(0).data<float>()[2] = std::numeric_limits<float>::infinity();
+  test::put<float>(arena.gradients().part(0), 2, std::numeric_limits<float>::infinity());
   EXPECT_EQ(scaler.unscale(arena).non_finite, 1);
   scaler.advance();
   EXPECT_EQ(scaler.scale(), 32768.0);
@@ -166,7 +171,7 @@ TEST(GradScaler, UnscalesOnceAWindow) {
 TEST(ParameterArena, WorkingCopyFollowsTheMaster) {
   for (const DType half : {DType::f16, DType::bf16}) {
     Net net;
-    ParameterArena arena(net, DType::f32, half);
+    ParameterArena arena(net, DType::f32, half, test::device());
     initialise(net, 1);
     const auto expect_true = [&](const char* when) {
       EXPECT_EQ(arena.working().all().to(DType::f32).to_vector<float>(),

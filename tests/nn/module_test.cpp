@@ -12,6 +12,7 @@
 #include "nn/layers/conv3d.hpp"
 #include "nn/layers/norm.hpp"
 #include "nn/parameter_arena.hpp"
+#include "tests/support/device.hpp"
 
 namespace bora::nn {
 namespace {
@@ -69,7 +70,7 @@ TEST(Module, ModeReachesEveryChild) {
 
 TEST(ParameterArena, LaysOutInReverseOrderAlignedAndShared) {
   Outer net;
-  ParameterArena arena(net, DType::f32);
+  ParameterArena arena(net, DType::f32, test::device());
   EXPECT_EQ(arena.layout().range(0).name, "last.bias");
   EXPECT_EQ(arena.layout().ranges().back().name, "a.first.weight");
   for (const Range& r : arena.layout().ranges()) EXPECT_EQ(r.offset % 64, 0);
@@ -84,10 +85,10 @@ TEST(ParameterArena, LaysOutInReverseOrderAlignedAndShared) {
 // Feature 134: clearing costs no pass over memory, the next gradient overwrites.
 TEST(ParameterArena, ClearedGradientsAreOverwrittenAndMissingOnesNamed) {
   Outer net;
-  ParameterArena arena(net, DType::f64);
+  ParameterArena arena(net, DType::f64, test::device());
   initialise(net, 1);
-  const Tensor x = Tensor::full({2, 8}, 1.0, DType::f64);
-  const auto run = [&] { backward(net.last.forward(x), Tensor::full({2, 3}, 1.0, DType::f64)); };
+  const Tensor x = test::full({2, 8}, 1.0, DType::f64);
+  const auto run = [&] { backward(net.last.forward(x), test::full({2, 3}, 1.0, DType::f64)); };
   run();
   const Tensor bias_gradient = arena.gradients().part(0);
   EXPECT_EQ(bias_gradient.to_vector<double>(), (std::vector<double>{2, 2, 2}));
@@ -128,7 +129,7 @@ TEST(Init, HasTheDeviationItPromises) {
       v.child("plain", plain);
     }
   } net;
-  ParameterArena arena(net, DType::f32);
+  ParameterArena arena(net, DType::f32, test::device());
   initialise(net, 3);
   std::map<std::string, Tensor> value;
   for (const auto& p : named_parameters(net)) value[p.name] = p.parameter->value.detach();
@@ -140,7 +141,7 @@ TEST(Init, HasTheDeviationItPromises) {
 
 TEST(Init, DependsOnSeedAndNameOnly) {
   Outer x, y, z;
-  ParameterArena ax(x, DType::f32), ay(y, DType::f32), az(z, DType::f64);
+  ParameterArena ax(x, DType::f32, test::device()), ay(y, DType::f32), az(z, DType::f64);
   initialise(x, 0);
   initialise(y, 0);
   initialise(z, 0);
@@ -164,7 +165,7 @@ TEST(Init, DrawsFromTheKeyOfTheName) {
       v.child("plain", plain);
     }
   } net;
-  ParameterArena arena(net, DType::f32);
+  ParameterArena arena(net, DType::f32, test::device());
   const auto start = [&](int threads) {
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);

@@ -110,8 +110,9 @@ OpCase batch_row(const char* name, Setting s, bool residual = false) {
   s.over_batch = true;
   return row(name, "batch_norm", s, residual,
              [=](const std::vector<Tensor>& in, const nn::NormFusion& fusion) {
-               nn::BatchNormState state{Tensor::zeros(in[1].shape(), in[1].dtype()),
-                                        Tensor::full(in[1].shape(), 1.0, in[1].dtype())};
+               nn::BatchNormState state{
+                   Tensor::zeros(in[1].shape(), in[1].dtype(), in[1].device()),
+                   Tensor::full(in[1].shape(), 1.0, in[1].dtype(), in[1].device())};
                return nn::batch_norm(in[0], in[1], in[2], state, true, 1e-5, fusion);
              });
 }
@@ -125,8 +126,8 @@ OpCase running_row(const char* name, const Shape& shape) {
           .run =
               [](const std::vector<Tensor>& in) {
                 const Shape& shape_c = in[1].shape();
-                nn::BatchNormState state{Tensor::full(shape_c, 0.3, in[1].dtype()),
-                                         Tensor::full(shape_c, 1.7, in[1].dtype())};
+                nn::BatchNormState state{Tensor::full(shape_c, 0.3, in[1].dtype(), in[1].device()),
+                                         Tensor::full(shape_c, 1.7, in[1].dtype(), in[1].device())};
                 return nn::batch_norm(in[0], in[1], in[2], state, false, 1e-5,
                                       {Activation::silu, 0.0, {}});
               },

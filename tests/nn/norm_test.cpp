@@ -12,6 +12,7 @@
 #include "core/recompute.hpp"
 #include "core/tape.hpp"
 #include "nn/ops.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -52,16 +53,17 @@ class ThreadRank final : public Collective {
   ThreadRank(ThreadRanks& ranks, int rank) : ranks_(ranks), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return ranks_.size(); }
-  DeviceType device_type() const override { return DeviceType::cpu; }
+  DeviceType device_type() const override { return test::device().type; }
 
   Work all_reduce_async(Tensor x, ReduceOp op, std::string_view) override {
     BORA_CHECK(op == ReduceOp::sum && x.dtype() == DType::f64, "ThreadRank: sums of f64 only");
     const std::vector<Tensor> all = ranks_.exchange(rank_, x);
-    for (int64_t i = 0; i < x.numel(); ++i) {
-      double sum = 0;
-      for (const Tensor& t : all) sum += t.data<double>()[i];
-      x.data<double>()[i] = sum;
+    std::vector<double> sums(static_cast<size_t>(x.numel()));
+    for (const Tensor& t : all) {
+      const std::vector<double> part = t.to_vector<double>();
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
     }
+    x.copy_from(test::from<double>(x.shape(), sums));
     return {};
   }
   void all_gather(const Tensor& x, Tensor& out, std::string_view) override {
@@ -84,7 +86,7 @@ class ThreadRank final : public Collective {
 };
 
 BatchNormState fresh_state(int64_t channels, DType type) {
-  return {Tensor::zeros({channels}, type), Tensor::full({channels}, 1.0, type)};
+  return {test::zeros({channels}, type), test::full({channels}, 1.0, type)};
 }
 
 /// One forward and backward of batch norm with SiLU (with `again`: forward once more in backward)
@@ -118,20 +120,20 @@ Outcome run(const Tensor& x, const Tensor& dy, bool training, Collective* sync,
 
 TEST(BatchNorm, RunningStatisticsFollowTheUnbiasedVariance) {
   // Channel 0: 1, 2, 3, 6: mean 3, sum of squares 14, unbiased variance 14 / 3.
-  const Tensor x = Tensor::from<float>({4, 1}, std::vector<float>{1, 2, 3, 6});
-  const Tensor one = Tensor::full({1}, 1.0, DType::f32), zero = Tensor::zeros({1}, DType::f32);
+  const Tensor x = test::from<float>({4, 1}, std::vector<float>{1, 2, 3, 6});
+  const Tensor one = test::full({1}, 1.0, DType::f32), zero = test::zeros({1}, DType::f32);
   BatchNormState state = fresh_state(1, DType::f32);
   state.momentum = 0.25;
   batch_norm(x, one, zero, state, true);
-  EXPECT_FLOAT_EQ(0.75f, state.running_mean.data<float>()[0]);
-  EXPECT_FLOAT_EQ(0.75f + 0.25f * 14.0f / 3.0f, state.running_var.data<float>()[0]);
+  EXPECT_FLOAT_EQ(0.75f, test::element<float>(state.running_mean, 0));
+  EXPECT_FLOAT_EQ(0.75f + 0.25f * 14.0f / 3.0f, test::element<float>(state.running_var, 0));
   batch_norm(x, one, zero, state, false);  // evaluation leaves them
-  EXPECT_FLOAT_EQ(0.75f, state.running_mean.data<float>()[0]);
+  EXPECT_FLOAT_EQ(0.75f, test::element<float>(state.running_mean, 0));
 }
 
 // cases.md "norm empty batch".
 TEST(BatchNorm, EmptyBatchLeavesTheStateAndGivesZeroGradients) {
-  const Tensor x = Tensor::zeros({0, 5, 9}, DType::f32);
+  const Tensor x = test::zeros({0, 5, 9}, DType::f32);
   const Outcome o = run(x, x, true, nullptr, fresh_state(9, DType::f32));
   EXPECT_TRUE(o.y.empty());
   EXPECT_TRUE(o.dx.empty());
@@ -142,28 +144,28 @@ TEST(BatchNorm, EmptyBatchLeavesTheStateAndGivesZeroGradients) {
 }
 
 TEST(BatchNorm, OneValuePerChannelIsRefusedInTraining) {  // feature 60
-  const Tensor x = Tensor::zeros({1, 1, 1, 1, 3}, DType::f32);
-  const Tensor one = Tensor::full({3}, 1.0, DType::f32);
+  const Tensor x = test::zeros({1, 1, 1, 1, 3}, DType::f32);
+  const Tensor one = test::full({3}, 1.0, DType::f32);
   BatchNormState state = fresh_state(3, DType::f32);
   EXPECT_THROW(batch_norm(x, one, one, state, true), Error);
-  EXPECT_EQ(0.0f, state.running_mean.data<float>()[0]);
+  EXPECT_EQ(0.0f, test::element<float>(state.running_mean, 0));
   EXPECT_NO_THROW(batch_norm(x, one, one, state, false));
   EXPECT_NO_THROW(group_norm(x, one, one, 1));  // one sample trains
 }
 
 TEST(BatchNorm, GradientsGoToTheParametersBuffersAndAddUp) {
   const Tensor x = make_tensor({2, 3, 4}, normal_values(24, 1), DType::f32);
-  const Tensor gamma = make_leaf(Tensor::full({4}, 1.0, DType::f32), "gamma");
-  const Tensor beta = make_leaf(Tensor::zeros({4}, DType::f32), "beta");
-  Tensor buffer = Tensor::full({8}, 99.0, DType::f32);
+  const Tensor gamma = make_leaf(test::full({4}, 1.0, DType::f32), "gamma");
+  const Tensor beta = make_leaf(test::zeros({4}, DType::f32), "beta");
+  Tensor buffer = test::full({8}, 99.0, DType::f32);
   leaf_of(gamma).set_gradient_buffer(buffer.view(0, {4}));
   leaf_of(beta).set_gradient_buffer(buffer.view(4, {4}));
-  const Tensor dy = Tensor::full({2, 3, 4}, 1.0, DType::f32);
+  const Tensor dy = test::full({2, 3, 4}, 1.0, DType::f32);
   BatchNormState state = fresh_state(4, DType::f32);
   backward(batch_norm(x, gamma, beta, state, true), dy);
-  for (int i = 4; i < 8; ++i) EXPECT_EQ(6.0f, buffer.data<float>()[i]);  // overwritten
+  for (int i = 4; i < 8; ++i) EXPECT_EQ(6.0f, test::element<float>(buffer, i));  // overwritten
   backward(batch_norm(x, gamma, beta, state, true), dy);
-  for (int i = 4; i < 8; ++i) EXPECT_EQ(12.0f, buffer.data<float>()[i]);  // added
+  for (int i = 4; i < 8; ++i) EXPECT_EQ(12.0f, test::element<float>(buffer, i));  // added
 }
 
 // Feature 108: the body of recompute runs twice, the running statistics move once; to the bit,
@@ -271,11 +273,11 @@ TEST(SyncBatchNorm, OneValueOnEachOfTwoRanksTrains) {
   for (int r = 0; r < 2; ++r)
     threads.emplace_back([&, r] {
       ThreadRank rank(ranks, r);
-      const Tensor x = Tensor::full({1, 1}, r == 0 ? 3.0 : 5.0, DType::f64);
+      const Tensor x = test::full({1, 1}, r == 0 ? 3.0 : 5.0, DType::f64);
       BatchNormState state = fresh_state(1, DType::f64);
       y[static_cast<size_t>(r)] =
-          values_of(batch_norm(x, Tensor::full({1}, 1.0, DType::f64),
-                               Tensor::zeros({1}, DType::f64), state, true, 1e-5, {}, &rank));
+          values_of(batch_norm(x, test::full({1}, 1.0, DType::f64), test::zeros({1}, DType::f64),
+                               state, true, 1e-5, {}, &rank));
     });
   for (std::thread& t : threads) t.join();
   EXPECT_NEAR(-1.0, y[0][0], 1e-5);
@@ -283,15 +285,15 @@ TEST(SyncBatchNorm, OneValueOnEachOfTwoRanksTrains) {
 }
 
 TEST(Norms, RefuseWrongArguments) {
-  const Tensor x = Tensor::zeros({1, 2, 2, 2, 6}, DType::f32);
-  const Tensor g = Tensor::full({6}, 1.0, DType::f32);
+  const Tensor x = test::zeros({1, 2, 2, 2, 6}, DType::f32);
+  const Tensor g = test::full({6}, 1.0, DType::f32);
   EXPECT_THROW(group_norm(x, g, g, 4), Error);
   EXPECT_THROW(group_norm(x, g, g, 0), Error);
-  EXPECT_THROW(group_norm(x, g, Tensor::zeros({5}, DType::f32), 2), Error);
+  EXPECT_THROW(group_norm(x, g, test::zeros({5}, DType::f32), 2), Error);
   EXPECT_THROW(group_norm(x, g.to(DType::f64), g, 2), Error);
   EXPECT_THROW(group_norm(x, g, g, 2, 0.0), Error);
   EXPECT_THROW(group_norm(x, g, Tensor(), 2), Error);
-  const NormFusion wrong{Activation::relu, 0.01, Tensor::zeros({1, 2, 2, 2, 3}, DType::f32)};
+  const NormFusion wrong{Activation::relu, 0.01, test::zeros({1, 2, 2, 2, 3}, DType::f32)};
   EXPECT_THROW(group_norm(x, g, g, 2, 1e-5, wrong), Error);
   EXPECT_THROW(group_norm(x, g, g, 2, 1e-5, {Activation::leaky_relu, -0.1, {}}), Error);
   BatchNormState state;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +14,7 @@
 #include "core/rng.hpp"
 #include "core/tape.hpp"
 #include "tests/nn/op_cases.hpp"
+#include "tests/support/device.hpp"
 #include "tests/support/gradcheck.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -77,7 +77,7 @@ struct Outcome {
 };
 
 Tensor seed_for(const Tensor& y) {
-  return make_tensor(y.shape(), normal_values(y.numel(), 99), y.dtype());
+  return make_tensor(y.shape(), normal_values(y.numel(), 99), y.dtype(), y.device());
 }
 
 enum class Path { plain, recomputed };
@@ -106,13 +106,6 @@ Outcome run(const OpCase& c, const std::vector<Tensor>& inputs, Path path = Path
   for (size_t k = 0; k < inputs.size(); ++k)
     out.gradients.push_back(c.inputs[k].differentiable ? leaf_of(leaves[k]).gradient() : Tensor());
   return out;
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.defined() != b.defined()) return false;
-  if (!a.defined()) return true;
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0);
 }
 
 void expect_same_bits(const Outcome& a, const Outcome& b, const char* what) {
@@ -172,6 +165,52 @@ TEST_P(OpTable, NarrowTypesFollowF64) {
   }
 }
 
+#if defined(BORA_EMULATED_CUDA)
+// The CPU's loops and the device code are two programs for one formula.  Both round.
+TEST_P(OpTable, DeviceEqualsCpuWithinRounding) {
+  const OpCase& c = GetParam();
+  std::vector<DType> types = c.types;
+  types.push_back(DType::f64);
+  for (DType type : types) {
+    SCOPED_TRACE(name_of(type));
+    const std::vector<Tensor> inputs = make_inputs(c, type, type);
+    std::vector<Tensor> on_cpu;
+    for (const Tensor& t : inputs) on_cpu.push_back(t.to(cpu()));
+    const Outcome a = run(c, inputs), b = run(c, on_cpu);
+    const double bound = 2 * relative_bound(type, c.roundings, c.stores) * c.amplification;
+    const auto compare = [&](const Tensor& x, const Tensor& y, const std::string& what) {
+      ASSERT_EQ(x.defined(), y.defined()) << what;
+      if (!x.defined()) return;
+      EXPECT_EQ(device(), x.device()) << what;
+      EXPECT_EQ(cpu(), y.device()) << what;
+      EXPECT_EQ(x.dtype(), y.dtype()) << what;
+      const std::vector<double> want = values_of(y);
+      EXPECT_EQ("", differences(values_of(x), want,
+                                bound * max_abs(want) + 2 * absolute_floor(x.dtype())))
+          << what;
+    };
+    compare(a.y, b.y, "result");
+    for (size_t k = 0; k < a.gradients.size(); ++k)
+      compare(a.gradients[k], b.gradients[k], "gradient of input " + std::to_string(k));
+  }
+}
+
+// A missing barrier shows as bits that depend on the order of threads.
+TEST_P(OpTable, BitsDoNotDependOnTheOrderOfThreads) {
+  const OpCase& c = GetParam();
+  for (DType type : c.types) {
+    SCOPED_TRACE(name_of(type));
+    const std::vector<Tensor> inputs = make_inputs(c, type, type);
+    const Outcome forward = run(c, inputs);
+    for (const simt::Schedule s :
+         {simt::Schedule{simt::ScheduleKind::backward}, {simt::ScheduleKind::shuffled, 3}}) {
+      const simt::ScheduleScope scope(s);
+      expect_same_bits(forward, run(c, inputs), "another order");
+    }
+  }
+}
+#endif
+
 TEST_P(OpTable, BitsRepeatForAnyNumberOfThreads) {
   const OpCase& c = GetParam();
   const int before = omp_get_max_threads();
@@ -200,12 +239,12 @@ TEST_P(OpTable, RecomputeGivesTheSameBits) {
 
 TEST_P(OpTable, KeepsWhatItSaysAndReleasesItInBackward) {
   const OpCase& c = GetParam();
-  const auto live = [] { return caching_allocator(cpu()).stats().live; };
+  const auto live = [] { return caching_allocator(device()).stats().live; };
   std::vector<Tensor> leaves = make_inputs(c, c.types.front(), c.types.front());
   for (size_t k = 0; k < leaves.size(); ++k)
     if (c.inputs[k].differentiable) {
       leaves[k] = make_leaf(leaves[k], "input");
-      leaf_of(leaves[k]).set_gradient_buffer(Tensor::zeros(leaves[k].shape(), leaves[k].dtype()));
+      leaf_of(leaves[k]).set_gradient_buffer(zeros(leaves[k].shape(), leaves[k].dtype()));
     }
   const RngScope rng(kRng);
   const int64_t at_start = live();

@@ -10,6 +10,7 @@
 
 #include "nn/layers/conv3d.hpp"
 #include "nn/layers/norm.hpp"
+#include "tests/support/device.hpp"
 
 namespace bora::nn {
 namespace {
@@ -27,13 +28,13 @@ struct Net : Module {
 
 struct Rig {
   Net net;
-  ParameterArena arena{net, DType::f64};
+  ParameterArena arena{net, DType::f64, test::device()};
   Rig() {
     initialise(net, 1);
     for (size_t i = 0; i < arena.layout().ranges().size(); ++i) {
       Tensor g = arena.gradients().part(static_cast<int>(i));
       for (int64_t k = 0; k < g.numel(); ++k)
-        g.data<double>()[k] = 0.1 * static_cast<double>(k + 1);
+        test::put<double>(g, k, 0.1 * static_cast<double>(k + 1));
     }
   }
   Tensor value(const std::string& name) const {
@@ -106,10 +107,10 @@ TEST(Clip, IsGlobalAndNeverPoisons) {
   EXPECT_EQ(clip_factor(std::numeric_limits<double>::quiet_NaN(), 1.0), 1.0);
   EXPECT_EQ(first_non_finite_gradient(rig.arena), "");
 
-  rig.arena.gradients().part(0).data<double>()[3] =
-      std::numeric_limits<double>::infinity();  // second.weight
-  rig.arena.gradients().part(3).data<double>()[1] =
-      std::numeric_limits<double>::quiet_NaN();  // first.bias
+  test::put<double>(rig.arena.gradients().part(0), 3,
+                    std::numeric_limits<double>::infinity());  // second.weight
+  test::put<double>(rig.arena.gradients().part(3), 1,
+                    std::numeric_limits<double>::quiet_NaN());  // first.bias
   const GradientNorm bad = gradient_norm(rig.arena);
   EXPECT_EQ(bad.non_finite, 2);
   EXPECT_TRUE(std::isnan(bad.norm));

@@ -21,7 +21,7 @@ for _ in $(seq 150); do
 done
 cat "$work/gpu.out"
 [ -z "$(squeue -h -j "$job" 2>/dev/null)" ] || fail "the job for GPUs did not end"
-grep -q "device=cuda: there is no CUDA device here" "$work/gpu.out" || fail "the missing device is not told"
+grep -q "device=cuda: there is no CUDA device here: " "$work/gpu.out" || fail "the missing device is not told"
 if grep -q "requeueing" "$work/gpu.out"; then fail "a usage error was requeued"; fi
 # Each task has the one GPU of its node, as index 0.
 # shellcheck disable=SC2016  # the task's variable

@@ -75,16 +75,15 @@ inline std::string check_gradients(const TensorFunction& f, const std::vector<Te
       const int64_t i = n_tried == n ? j
                                      : static_cast<int64_t>(choice.below(static_cast<uint64_t>(n),
                                                                          static_cast<uint64_t>(j)));
-      double& x = probe[k].data<double>()[i];
-      const double centre = x, h = options.step;
+      const double centre = element<double>(probe[k], i), h = options.step;
       const auto at = [&](double v) {
-        x = v;
+        put<double>(probe[k], i, v);
         return f(probe).to_vector<double>();
       };
       const double d1 = detail::weighted_difference(at(centre + h), at(centre - h), weights);
       const double d2 =
           detail::weighted_difference(at(centre + 2 * h), at(centre - 2 * h), weights);
-      x = centre;
+      put<double>(probe[k], i, centre);
       const double numeric = (8.0 * d1 - d2) / (12.0 * h);
       const double g = gradient[static_cast<size_t>(i)];
       largest_difference = std::max(largest_difference, std::abs(numeric));

@@ -9,6 +9,7 @@
 
 #include "core/rng.hpp"
 #include "core/tensor.hpp"
+#include "tests/support/device.hpp"
 
 namespace bora::test {
 
@@ -61,8 +62,9 @@ inline std::vector<double> integer_values(int64_t n, int64_t k, uint64_t seed) {
 }
 
 /// A tensor of any type from f64 values (rounded as Tensor::to does).
-inline Tensor make_tensor(const Shape& shape, const std::vector<double>& values, DType type) {
-  const Tensor t = Tensor::from<double>(shape, values);
+inline Tensor make_tensor(const Shape& shape, const std::vector<double>& values, DType type,
+                          Device where = device()) {
+  const Tensor t = Tensor::from<double>(shape, values, where);
   return type == DType::f64 ? t : t.to(type);
 }
 

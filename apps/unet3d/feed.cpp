@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/unet3d/feed.hpp"
+
+#include <utility>
+
+namespace bora::unet3d {
+namespace {
+
+/// A batch of no samples, shaped as this one's would be.
+data::Batch no_samples(const data::Sample& like) {
+  data::Batch batch = data::collate({like});
+  for (Tensor* t : {&batch.input, &batch.target, &batch.region, &batch.valid}) *t = t->rows(0, 0);
+  batch.weights.clear();
+  batch.names.clear();
+  return batch;
+}
+
+/// Without a sample of its own a rank takes part with a batch of none: it makes the calls of the
+/// others (statistics, reductions), and adds nothing to any of them.
+MicroStep join(const data::Slot& first, const std::vector<data::Sample>& samples,
+               const data::Sample& like) {
+  return {first, static_cast<int64_t>(samples.size()),
+          samples.empty() ? no_samples(like) : data::collate(samples)};
+}
+
+}  // namespace
+
+BatchFeed::BatchFeed(const data::Dataset& training, const apps::WindowPlan& plan, uint64_t seed,
+                     const LoaderConfig& loader, Device device)
+    : training_(training),
+      plan_(plan),
+      seed_(seed),
+      device_(device),
+      loader_(
+          {.n_threads = loader.threads, .queue_depth = loader.queue},
+          [this](const data::Slot& slot) { return read(slot); },
+          [this](int64_t index) { return training_.name(index); }) {
+  if (device != cpu()) uploader_.emplace(device);
+}
+
+BatchFeed::Loaded BatchFeed::read(const data::Slot& slot) const {
+  const RngKey key{seed_, rng_stream("augment", static_cast<uint64_t>(slot.epoch),
+                                     static_cast<uint64_t>(slot.index))};
+  return {slot, training_.read(slot.index, data::WindowChoice::random(key))};
+}
+
+void BatchFeed::start(data::EpochPosition from) {
+  ahead_.reset();
+  if (uploader_) uploader_->drop();
+  sizes_.clear();
+  const int64_t n = plan_.sampler().options().n_samples;
+  for (data::EpochPosition at = from; at.position < n; at.position += plan_.samples_at(at)) {
+    const std::vector<int64_t> steps = plan_.micro_steps(plan_.samples_at(at));
+    sizes_.insert(sizes_.end(), steps.begin(), steps.end());
+  }
+  loader_.start(plan_.slots(from));
+}
+
+MicroStep BatchFeed::load_next() {
+  BORA_CHECK(!sizes_.empty(), "BatchFeed: the epoch has no more micro-steps");
+  const int64_t size = std::exchange(sizes_.front(), 0);
+  sizes_.pop_front();
+  std::vector<data::Sample> samples;
+  std::optional<Loaded> first;
+  for (int64_t i = 0; i < size; ++i) {
+    std::optional<Loaded> item = loader_.next();
+    BORA_CHECK(item, "the loader ended ", size - i, " samples early");
+    if (!item->slot.padding) samples.push_back(item->sample);
+    if (!first) first = std::move(item);
+  }
+  return join(first->slot, samples, first->sample);
+}
+
+void BatchFeed::prefetch() {
+  if (!uploader_ || ahead_ || sizes_.empty()) return;
+  ahead_ = load_next();
+  uploader_->send({ahead_->batch.input, ahead_->batch.target, ahead_->batch.region});
+}
+
+MicroStep BatchFeed::next() {
+  if (!uploader_) return load_next();
+  prefetch();
+  BORA_CHECK(ahead_, "BatchFeed: the epoch has no more micro-steps");
+  MicroStep step = std::move(*ahead_);
+  ahead_.reset();
+  const std::vector<Tensor> here = uploader_->take();
+  step.batch.input = here[0];
+  step.batch.target = here[1];
+  step.batch.region = here[2];
+  step.batch.valid = Tensor();
+  return step;
+}
+
+MicroStep BatchFeed::read_micro_step(const std::vector<data::Slot>& slots, size_t begin,
+                                     int64_t n) const {
+  std::vector<data::Sample> samples;
+  std::optional<data::Sample> first;
+  for (size_t i = begin; i < begin + static_cast<size_t>(n); ++i) {
+    data::Sample sample = read(slots.at(i)).sample;
+    if (!slots[i].padding) samples.push_back(sample);
+    if (!first) first = std::move(sample);
+  }
+  MicroStep step = join(slots.at(begin), samples, *first);
+  for (Tensor* t : {&step.batch.input, &step.batch.target, &step.batch.region}) *t = t->to(device_);
+  return step;
+}
+
+}  // namespace bora::unet3d

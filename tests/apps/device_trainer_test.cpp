@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer with its tensors on a CUDA device (in the emulator build: the emulated one), held
+// against the same run on the CPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "apps/unet3d/setup.hpp"
+#include "apps/unet3d/trainer.hpp"
+#include "comm/communicator.hpp"
+#include "core/allocator.hpp"
+#include "tests/apps/device_under_test.hpp"
+#include "tests/support/message_of.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+using bora::testing::count_synchronisations;
+using bora::testing::device_under_test;
+using bora::testing::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// One line of the log, by key.
+using Row = std::map<std::string, std::string>;
+
+class DeviceTrainer : public ::testing::Test {
+ protected:
+  std::unique_ptr<Collective> self = make_self_communicator();
+  std::filesystem::path folder;
+  int n_runs = 0;
+
+  void SetUp() override {
+    if (device_under_test() == cpu()) GTEST_SKIP() << "there is no CUDA device here";
+    char name[] = "/tmp/bora_device_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder = name;
+  }
+  void TearDown() override {
+    if (!folder.empty()) std::filesystem::remove_all(folder);
+  }
+
+  /// A network and windows so small that an emulated device trains them in seconds.
+  Config config(const std::string& more, const std::string& run) const {
+    Config c;
+    config_load_text(c,
+                     "data.root = 'samples/urban-wind'\ndata.shape = '9x8x6'\nmodel.base = 4\n"
+                     "model.levels = 1\noptim.lr = 3e-3\nsplit.validation = 0.1\n"
+                     "split.test = 0.75\noutput.log_every = 1\ntrain.epochs = 2\n"
+                     "train.batch = 2\nloader.threads = 1\noutput.dir = '" +
+                         (folder / run).string() + "'\n" + more,
+                     "the test");
+    return c;
+  }
+  struct Run {
+    std::string dir;
+    std::vector<float> weights;
+    std::vector<Row> rows;
+    Position position;
+    int64_t updates = 0;
+    std::vector<double> series(const std::string& kind, const std::string& key) const {
+      std::vector<double> values;
+      for (const Row& row : rows)
+        if (row.at("kind") == kind) values.push_back(std::stod(row.at(key)));
+      return values;
+    }
+  };
+  /// Trains in a folder of its own, or goes on in `dir`.
+  Run train(Device device, const std::string& more, std::string dir = {}) {
+    const bool resume = !dir.empty();
+    if (!resume) dir = "run" + std::to_string(n_runs++);
+    Trainer trainer(config(more + (resume ? "\nresume = true\n" : "\n"), dir), *self, {device});
+    EXPECT_EQ(trainer.arena().device(), device);
+    trainer.run();
+    return {dir, trainer.arena().values().all().to_vector<float>(), rows_of(dir),
+            trainer.position(), trainer.updates()};
+  }
+  std::vector<Row> rows_of(const std::string& dir) const {
+    std::vector<Row> rows;
+    std::ifstream in(folder / dir / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      Row& row = rows.emplace_back();
+      for (size_t at = line.find('"'); at != std::string::npos;) {
+        const size_t end = line.find('"', at + 1), next = line.find_first_of(",}", end);
+        std::string value = line.substr(end + 2, next - end - 2);
+        if (value.size() > 1 && value.front() == '"') value = value.substr(1, value.size() - 2);
+        row[line.substr(at + 1, end - at - 1)] = value;
+        at = line.find('"', next);
+      }
+    }
+    return rows;
+  }
+  static void expect_near(const std::vector<double>& got, const std::vector<double>& wanted,
+                          double relative, const char* what) {
+    ASSERT_EQ(got.size(), wanted.size()) << what;
+    ASSERT_GT(got.size(), 0u) << what;
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], wanted[i], relative * std::fabs(wanted[i])) << what << " " << i;
+  }
+};
+
+// Both compute in f32 with sums in other orders: losses and gradients differ by some 100 roundings
+// of 2^-24, 1e-5, from the start.  AdamW's first updates have the size of the rate whatever the
+// gradient's: where one is near 0 its sign may differ, so that weights (not the loss) part by up to
+// 2 lr, and the loss follows by the gradient there, which is near 0.  1e-3 leaves room for 20
+// updates; a wrong gradient or rate shows in the first digits.
+constexpr double kCurve = 1e-3;
+
+TEST_F(DeviceTrainer, CurveFollowsTheCpus) {
+  const Run here = train(cpu(), ""), there = train(device_under_test(), "");
+  for (const char* key : {"loss", "charbonnier", "gradient_plain", "gradient_norm"})
+    expect_near(there.series("train", key), here.series("train", key), kCurve, key);
+  expect_near(there.series("train", "lr"), here.series("train", "lr"), 1e-12, "lr");
+  for (const char* key : {"loss", "mae_m_s", "rmse_m_s"})
+    expect_near(there.series("validation", key), here.series("validation", key), kCurve, key);
+  EXPECT_EQ(there.updates, here.updates);
+  EXPECT_EQ(there.position.best_epoch, here.position.best_epoch);
+  // The log is that of the CPU, line by line, though reports come later.
+  ASSERT_EQ(there.rows.size(), here.rows.size());
+  for (size_t i = 0; i < here.rows.size(); ++i)
+    for (const char* key : {"kind", "update", "epoch"})
+      EXPECT_EQ(there.rows[i].at(key), here.rows[i].at(key)) << "row " << i;
+}
+
+// Accumulation, batch norm's running statistics (which are saved and validated with), SGD, and the
+// smaller last window of an epoch.
+TEST_F(DeviceTrainer, OtherSettingsFollowToo) {
+  for (const char* more :
+       {"train.batch = 1\ntrain.accumulate = 3\nmodel.up = 'transposed'\ntrain.epochs = 1\n",
+        "model.norm = 'batch'\noptim.kind = 'sgd'\noptim.schedule = 'constant'\noptim.lr = 0.01\n"
+        "train.epochs = 1\nloader.threads = 0\n",
+        "model.norm = 'sync_batch'\nmodel.recompute = true\nloss.gradient = 'edge'\n"
+        "loss.kind = 'mse'\ntrain.epochs = 1\n"}) {
+    SCOPED_TRACE(more);
+    const Run here = train(cpu(), more), there = train(device_under_test(), more);
+    expect_near(there.series("train", "loss"), here.series("train", "loss"), kCurve, "loss");
+    expect_near(there.series("validation", "loss"), here.series("validation", "loss"), kCurve,
+                "validation");
+  }
+}
+
+// Feature 149 on a device: the same bits run after run; dropout draws the same there.
+TEST_F(DeviceTrainer, TwoRunsHaveTheSameBits) {
+  const std::string more = "model.dropout = 0.2\ntrain.epochs = 1\n";
+  const Run a = train(device_under_test(), more), b = train(device_under_test(), more);
+  EXPECT_EQ(a.weights, b.weights);
+  EXPECT_EQ(a.series("train", "loss"), b.series("train", "loss"));
+  const Run other = train(device_under_test(), more + "train.seed = 5\n");
+  EXPECT_NE(a.weights, other.weights);
+}
+
+// Feature 141 on a device: stopped inside an epoch and between two, and resumed: the bits of the
+// straight run.
+TEST_F(DeviceTrainer, ResumedRunHasTheBitsOfTheStraightOne) {
+  for (const char* precision : {"fp32", "fp16"}) {
+    const std::string more = std::string("precision = '") + precision + "'\nmodel.dropout = 0.1\n";
+    const Run straight = train(device_under_test(), more);
+    for (const int stop : {2, 7}) {
+      const std::string until = more + "train.max_updates = " + std::to_string(stop) + "\n";
+      const Run cut = train(device_under_test(), until);
+      EXPECT_EQ(cut.updates, stop);
+      const Run resumed = train(device_under_test(), more, cut.dir);
+      EXPECT_EQ(resumed.weights, straight.weights) << precision << ", stopped after " << stop;
+      EXPECT_EQ(resumed.series("train", "loss"), straight.series("train", "loss"));
+    }
+  }
+}
+
+// A checkpoint does not depend on the device: begun on one and gone on with on the other, both
+// ways, the run is that of the CPU within rounding.
+TEST_F(DeviceTrainer, CheckpointsGoFromDeviceToDevice) {
+  const Run here = train(cpu(), "");
+  for (const Device first : {cpu(), device_under_test()}) {
+    const Device second = first == cpu() ? device_under_test() : cpu();
+    const Run cut = train(first, "train.max_updates = 5\n");
+    // What one wrote the other holds, bit for bit.
+    const TrainedModel loaded = load_trained((folder / cut.dir / "last.h5").string(), second);
+    EXPECT_EQ(loaded.arena->values().all().to_vector<float>(), cut.weights);
+    const Run rest = train(second, "", cut.dir);
+    expect_near(rest.series("train", "loss"), here.series("train", "loss"), kCurve, "loss");
+    expect_near(rest.series("validation", "loss"), here.series("validation", "loss"), kCurve,
+                "validation");
+  }
+}
+
+// Features 129 to 131 on a device: an overflow skips the update, the scale halves, rate and number
+// of updates stay; the run recovers and learns as in f32.
+TEST_F(DeviceTrainer, OverflowIsSkippedAndRecoveredFrom) {
+  const std::string huge = "1099511627776.0";  // 2^40
+  const std::string half = "precision = 'fp16'\ntrain.epochs = 1\n";
+  const Run forced = train(device_under_test(),
+                           half + "scaler.initial = " + huge + "\nscaler.highest = " + huge + "\n");
+  const std::vector<double> scales = forced.series("skipped", "loss_scale");
+  ASSERT_GT(scales.size(), 3u);
+  for (size_t i = 0; i < scales.size(); ++i)
+    EXPECT_EQ(scales[i], std::ldexp(1.0, 40 - static_cast<int>(i)));
+  for (const double update : forced.series("skipped", "update")) EXPECT_EQ(update, 0);
+  const Run plain = train(device_under_test(), half);
+  // The first update made has the first rate, and the count goes on from there.
+  EXPECT_EQ(forced.series("train", "lr")[0], plain.series("train", "lr")[0]);
+  EXPECT_EQ(forced.series("train", "update")[0], 1);
+  EXPECT_EQ(forced.series("train", "skipped")[0], static_cast<double>(scales.size()));
+  EXPECT_EQ(forced.series("train", "loss_scale")[0],
+            std::ldexp(1.0, 40 - static_cast<int>(scales.size())));
+  // f16 against f32: 20 units of 2^-11, as MixedPrecision.GradientFollowsF32 derives.
+  const Run full = train(device_under_test(), "train.epochs = 1\n");
+  expect_near(plain.series("train", "loss"), full.series("train", "loss"), 20 * 0x1p-11, "fp16");
+  const Run bf16 = train(device_under_test(), "precision = 'bf16'\ntrain.epochs = 1\n");
+  expect_near(bf16.series("train", "loss"), full.series("train", "loss"), 20 * 0x1p-8, "bf16");
+}
+
+// Feature 184 on a device: what is no number ends the run some windows later, names the parameter
+// and the op, and the weights are those from before.
+TEST_F(DeviceTrainer, ANonFiniteGradientEndsTheRunAndNamesTensors) {
+  const std::string more = "optim.lr = 1e30\noptim.schedule = 'constant'\noptim.clip = 0\n";
+  for (const Device device : {cpu(), device_under_test()}) {
+    const std::string text = message_of([&] { train(device, more); });
+    EXPECT_THAT(text, AllOf(HasSubstr("gradient values are NaN or inf"),
+                            HasSubstr("the first in the gradient of 'head.bias'"),
+                            HasSubstr("in the forward pass the first was op "),
+                            HasSubstr("the weights are untouched")));
+  }
+  // At the lowest scale of f16, too.
+  const std::string text = message_of([&] {
+    train(device_under_test(),
+          more + "precision = 'fp16'\nscaler.initial = 2\nscaler.lowest = 1\n");
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("at the lowest loss scale, 1"),
+                          HasSubstr("in the forward pass the first was op ")));
+}
+
+// Once a run is under way no update waits for the device: of two runs the longer one, with nothing
+// in the log between, synchronises no more often.
+TEST_F(DeviceTrainer, AnUpdateDoesNotWaitForTheDevice) {
+  for (const char* precision : {"fp32", "fp16"}) {
+    const auto synchronisations = [&](int updates) {
+      return count_synchronisations([&] {
+        train(device_under_test(),
+              "output.log_every = 1000\ntrain.batch = 1\ntrain.max_updates = " +
+                  std::to_string(updates) + "\nprecision = '" + precision + "'\n");
+      });
+    };
+    const int64_t few = synchronisations(4);
+    EXPECT_GT(few, 0);  // the counter counts: weights go there and come back
+    EXPECT_EQ(synchronisations(9), few) << precision;
+  }
+}
+
+// Feature 146: early stopping looks at the same validation losses.
+TEST_F(DeviceTrainer, StopsEarlyWhereTheCpuDoes) {
+  const std::string more = "optim.lr = 0.0\ntrain.patience = 1\ntrain.epochs = 5\n";
+  const Run here = train(cpu(), more), there = train(device_under_test(), more);
+  EXPECT_TRUE(there.position.stopped_early);
+  EXPECT_EQ(there.position.data.epoch, here.position.data.epoch);
+}
+
+// A device's memory holds what belongs there: no step takes more of it than the one before.
+TEST_F(DeviceTrainer, StepsTakeNoMoreMemory) {
+  const auto backend_calls = [&](int updates) {
+    const int64_t before = caching_allocator(device_under_test()).stats().n_backend_allocations;
+    train(device_under_test(), "train.max_updates = " + std::to_string(updates) + "\n");
+    return caching_allocator(device_under_test()).stats().n_backend_allocations - before;
+  };
+  backend_calls(4);
+  EXPECT_EQ(backend_calls(9), 0);
+}
+
+}  // namespace
+}  // namespace bora::unet3d
