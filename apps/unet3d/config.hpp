@@ -112,6 +112,7 @@ struct TrainConfig {
   int64_t max_updates = 0;
   double max_hours = 0;
   int stop_code = 75;
+  std::string step_graph = "auto";
   static constexpr auto fields() {
     return std::tuple{
         field("epochs", &TrainConfig::epochs, "passes over the training cases", positive),
@@ -135,7 +136,10 @@ struct TrainConfig {
         field(
             "stop_code", &TrainConfig::stop_code,
             "exit code after leaving by SIGTERM, SIGUSR1 or max_hours, for a job to requeue itself",
-            between(0, 125))};
+            between(0, 125)),
+        field("step_graph", &TrainConfig::step_graph,
+              "on a GPU: run the step as a captured graph, with the same bits, where that can be",
+              one_of("auto", "off"))};
   }
 };
 
