@@ -23,6 +23,7 @@ struct Row {
   /// Whether samples do not depend on each other: then it is also run on more than 2^31 bytes.
   bool per_sample = false;
   int64_t least_extent = 1;  ///< smaller volumes are not its business
+  int stores_between = 0;    ///< roundings to the type under test before the result's own
 };
 
 /// All rows, by family.
