@@ -168,6 +168,11 @@ Tensor TrainingRun::values() const { return arena_->values().all().detach().clon
 
 int64_t TrainingRun::n_parameters() const { return nn::parameter_count(*problem_.network); }
 
+int64_t TrainingRun::reserved_bytes() const {
+  return caching_allocator(options_.device).stats().reserved +
+         (graph_ ? graph_->memory().reserved : 0);
+}
+
 void TrainingRun::state(StateVisitor& visitor) {
   nn::module_state(*problem_.network, visitor);
   optimizer_->state(visitor);
