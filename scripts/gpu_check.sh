@@ -106,11 +106,12 @@ stage() {
   if [ ! -s "$file" ]; then mark "$file" "$name" error "$((SECONDS - begin))" "wrote no result" "$log"; fi
 }
 # own <name> <most seconds> <gpucheck argument>...
-own() {
-  local name=$1 limit=$2
-  shift 2
+own() { run_own "$check" "$@"; }
+run_own() {  # run_own <program> <name> <most seconds> <argument>...
+  local program=$1 name=$2 limit=$3
+  shift 3
   # shellcheck disable=SC2016  # the inner shell's
-  stage "$name" "$limit" env LD_LIBRARY_PATH="$libraries" bash -c '"$0" "$@" --budget="$BUDGET"' "$check" "$@" --name="$name" "${tiny[@]}"
+  stage "$name" "$limit" env LD_LIBRARY_PATH="$libraries" bash -c '"$0" "$@" --budget="$BUDGET"' "$program" "$@" --name="$name" "${tiny[@]}"
 }
 absent() {  # absent <name> <status> <text>
   number=$((number + 1))
@@ -152,7 +153,14 @@ if usable sanitizer compute-sanitizer; then
 fi
 
 own cudnn $most cudnn ${out:+--plan_file="${out%.json}-plans.json"}
-$short || own nccl 25 nccl
+if $short; then
+  absent nccl left_out "less than 300 s were given"
+elif LD_LIBRARY_PATH=$libraries "${check}_nccl" --help >/dev/null 2>&1; then
+  run_own "${check}_nccl" nccl 25
+else
+  absent nccl not_available "${check}_nccl does not start: $(LD_LIBRARY_PATH=$libraries ldd "${check}_nccl" 2>&1 |
+    grep 'not found' | tr -d '\t' | tr '\n' ' ')"
+fi
 if $short; then
   absent training left_out "less than 300 s were given"
 else

@@ -77,7 +77,7 @@ struct Settings {
 };
 
 constexpr const char* kCommands =
-    "environment | kernels | cudnn | nccl | training | throughput | launch | mark | ncu | report "
+    "environment | kernels | cudnn | training | throughput | launch | mark | ncu | report "
     "FOLDER-OR-FILE";
 
 Stage run_stage(const std::string& name, const Settings& s) {
@@ -96,7 +96,6 @@ Stage run_stage(const std::string& name, const Settings& s) {
   if (name == "environment") return environment_stage(options);
   if (name == "kernels") return kernels_stage(options);
   if (name == "cudnn") return cudnn_stage(options);
-  if (name == "nccl") return nccl_stage(options);
   if (name == "training") return training_stage(options);
   if (name == "throughput") return throughput_stage(options);
   throw UsageError("'" + name + "' is no command; wanted " + kCommands);
