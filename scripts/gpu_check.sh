@@ -149,6 +149,11 @@ if usable sanitizer compute-sanitizer; then
     # shellcheck disable=SC2016
     stage "sanitizer $tool" 20 env LD_LIBRARY_PATH="$libraries" bash -c 'compute-sanitizer --tool "$0" --error-exitcode 9 "$@" --budget="$((BUDGET - 3))"' \
       "$tool" "$check" kernels --tiny --name="sanitizer $tool" --only=norm_,pool,loss_sums,adamw,trilinear
+    file=$(printf '%s/stages/%02d-sanitizer-%s.json' "$work" "$number" "$tool")
+    # Some machines keep debuggers from the GPU: that is no fault of a kernel.
+    if grep -qs 'not supported' "$work/$number.log" || grep -qs '"status": "no_device"' "$file"; then
+      mark "$file" "sanitizer $tool" not_available 0 "compute-sanitizer cannot use this GPU" "$work/$number.log"
+    fi
   done
 fi
 
