@@ -74,6 +74,7 @@ struct TrainingRun::Alone final : GradientExchange {
   void begin_micro_step(bool) override {}
   void end_micro_step() override {}
   void finish() override { ++counters_.windows; }
+  void abandon() override {}
 };
 
 TrainingRun::TrainingRun(Problem problem, const Options& options)
