@@ -124,13 +124,15 @@ const char* Step::way() const {
   return "?";
 }
 
-void Step::forward_backward() {
+Tensor Step::forward_backward() {
+  Tensor last;
   for (int64_t i = 0; i < config_.accumulate; ++i) {
     reducer_->set_enabled(i + 1 == config_.accumulate);
     const Tensor loss = compute_loss();
-    loss_ = loss.detach();
+    last = loss.detach();
     backward(loss, updater_->seed(1.0 / static_cast<double>(config_.accumulate)));
   }
+  return last;
 }
 
 void Step::run() {
@@ -141,9 +143,9 @@ void Step::run() {
                 ->run(
                     "step", {input_, target_},
                     [&]() -> std::vector<Tensor> {
-                      forward_backward();
+                      Tensor loss = forward_backward();
                       updater_->enqueue_update();
-                      return {loss_};
+                      return {loss};
                     },
                     [&] {
                       reducer_->abandon();
@@ -151,7 +153,7 @@ void Step::run() {
                     })
                 .front();
   } else {
-    forward_backward();
+    loss_ = forward_backward();
     times_.backward_end = Clock::now();
     const ScopedRange range("update");
     // The norm reads the gradient; AdamW reads parameter, gradient and two moments and writes all

@@ -101,7 +101,7 @@ class Step {
 
  private:
   Tensor compute_loss();
-  void forward_backward();
+  Tensor forward_backward();
 
   StepConfig config_;
   Device device_;

@@ -17,6 +17,7 @@
 #include "core/profile.hpp"
 #include "core/rng.hpp"
 #include "data/atomic_file.hpp"
+#include "kernels/cuda/conv3d_settings.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -59,6 +60,13 @@ Trainer::Trainer(const Config& config, Collective& ranks, const ComputePlace& pl
       stop_(ranks, config.train.max_hours) {
   run_begin_s_ = now_s();
   check_parallel(config, device_, ranks.size());
+  if (device_ != cpu()) {
+    kernels::cuda::Conv3dSettings settings = kernels::cuda::conv3d_settings();
+    settings.tf32 = config.cuda.tf32;
+    settings.tune = config.cuda.tune;
+    settings.workspace_limit = config.cuda.workspace_mb << 20;
+    kernels::cuda::set_conv3d_settings(settings);
+  }
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
   cases_ = std::make_unique<Cases>(config.data, config.split, ranks);

@@ -25,28 +25,15 @@ EngineNotes notes_of(const Descriptor& engine) {
   return notes;
 }
 
-/// An engine configuration that cuDNN suggests.
-struct Suggestion {
-  Descriptor config;
-  EngineChoice choice;
-  EngineNotes notes;
-};
-
-Suggestion read_suggestion(Descriptor config) {
-  Suggestion s;
-  const std::vector<Descriptor> engines =
-      config.get_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  BORA_CHECK(engines.size() == 1, "cuDNN: a configuration has ", engines.size(), " engines");
-  s.choice.engine = engines[0].get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
-  s.notes = notes_of(engines[0]);
+std::vector<Knob> knobs_of(const Descriptor& config) {
+  std::vector<Knob> knobs;
   for (const Descriptor& knob :
        config.get_descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
                               CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS))
-    s.choice.knobs.push_back(
+    knobs.push_back(
         {static_cast<int64_t>(knob.get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE)),
          knob.get<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
-  s.config = std::move(config);
-  return s;
+  return knobs;
 }
 
 /// cuDNN's suggestions, best first.  A mode that fails to answer (none of its engines supports the
@@ -128,21 +115,25 @@ std::vector<ConvPlan> find_plans(const ConvKey& key, const ConvGraph& graph,
   std::map<std::string, std::set<int64_t>> against;
   std::string refused;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (Descriptor& config : suggestions(graph, device, mode, refused)) {
-      Suggestion s = read_suggestion(std::move(config));
-      if (plans.size() >= n) break;
-      std::string reason = banned.contains(s.choice.engine)
-                               ? "gave a wrong result"
-                               : rejection(s.notes, /*workspace=*/-1, key);
-      ConvPlan plan{.plan = {}, .choice = s.choice, .notes = s.notes};
-      if (reason.empty()) reason = finish(key, device, s.config, plan);
+    if (plans.size() >= n) break;
+    for (const Descriptor& config : suggestions(graph, device, mode, refused)) {
+      const std::vector<Descriptor> engines =
+          config.get_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
+      BORA_CHECK(engines.size() == 1, "cuDNN: a configuration without an engine");
+      const auto engine = engines[0].get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+      ConvPlan plan{.plan = {}, .choice = {engine, {}}, .notes = notes_of(engines[0])};
+      const bool second_choice = prefers_tensor_cores(key) && !plan.notes.tensor_core;
+      if (second_choice && later.size() >= n) continue;
+      std::string reason = banned.contains(engine) ? "gave a wrong result"
+                                                   : rejection(plan.notes, /*workspace=*/-1, key);
+      if (reason.empty()) reason = finish(key, device, config, plan);
       if (!reason.empty()) {
-        against[reason].insert(s.choice.engine);
-      } else if (prefers_tensor_cores(key) && !s.notes.tensor_core) {
-        if (later.size() < n) later.push_back(std::move(plan));
-      } else {
-        plans.push_back(std::move(plan));
+        against[reason].insert(engine);
+        continue;
       }
+      plan.choice.knobs = knobs_of(config);
+      (second_choice ? later : plans).push_back(std::move(plan));
+      if (plans.size() >= n) break;
     }
   }
   for (ConvPlan& plan : later)

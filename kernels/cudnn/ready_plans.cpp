@@ -117,6 +117,11 @@ ReadyPlan make(Session& session, const ConvKey& key) {
   }
   plan_book().add(device.name(), key, plan->choice);
   log_debug("cuDNN: ", text_of(key), ": ", plan->text());
+  if (prefers_tensor_cores(key) && !plan->notes.tensor_core)
+    log_warn("cuDNN: ", text_of(key),
+             " is not computed on tensor cores: no engine on them wants a "
+             "workspace of less than ",
+             key.workspace_limit >> 20, " MiB");
   {
     const std::lock_guard lock(shared().mutex);
     shared().log.push_back(text_of(key) + ": " + plan->text());

@@ -93,7 +93,7 @@ TEST(LossLog, SumsWhatWasReported) {
   const auto self = make_self_communicator();
   const auto loss = [](float value, Device device) {
     Loss l;
-    l.parts.emplace_back("loss", Tensor::scalar<float>(value, device));
+    l.parts.emplace_back("loss", Tensor::full({}, static_cast<double>(value), DType::f32, device));
     return l;
   };
   for (const Device device : {cpu(), device_under_test()}) {

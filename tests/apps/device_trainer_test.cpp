@@ -192,26 +192,27 @@ TEST_F(DeviceTrainer, CheckpointsGoFromDeviceToDevice) {
 // Features 129 to 131 on a device: an overflow skips the update, the scale halves, rate and number
 // of updates stay; the run recovers and learns as in f32.
 TEST_F(DeviceTrainer, OverflowIsSkippedAndRecoveredFrom) {
-  const std::string huge = "1099511627776.0";  // 2^40
-  const std::string half = "precision = 'fp16'\ntrain.epochs = 1\n";
+  const std::string huge = "1073741824.0";  // 2^30
+  const std::string half = "precision = 'fp16'\ntrain.epochs = 3\n";
   const Run forced = train(device_under_test(),
                            half + "scaler.initial = " + huge + "\nscaler.highest = " + huge + "\n");
   const std::vector<double> scales = forced.series("skipped", "loss_scale");
-  ASSERT_GT(scales.size(), 3u);
+  ASSERT_GT(scales.size(), 1u);
   for (size_t i = 0; i < scales.size(); ++i)
-    EXPECT_EQ(scales[i], std::ldexp(1.0, 40 - static_cast<int>(i)));
+    EXPECT_EQ(scales[i], std::ldexp(1.0, 30 - static_cast<int>(i)));
   for (const double update : forced.series("skipped", "update")) EXPECT_EQ(update, 0);
+  ASSERT_FALSE(forced.series("train", "lr").empty());
   const Run plain = train(device_under_test(), half);
   // The first update made has the first rate, and the count goes on from there.
   EXPECT_EQ(forced.series("train", "lr")[0], plain.series("train", "lr")[0]);
   EXPECT_EQ(forced.series("train", "update")[0], 1);
   EXPECT_EQ(forced.series("train", "skipped")[0], static_cast<double>(scales.size()));
   EXPECT_EQ(forced.series("train", "loss_scale")[0],
-            std::ldexp(1.0, 40 - static_cast<int>(scales.size())));
+            std::ldexp(1.0, 30 - static_cast<int>(scales.size())));
   // f16 against f32: 20 units of 2^-11, as MixedPrecision.GradientFollowsF32 derives.
-  const Run full = train(device_under_test(), "train.epochs = 1\n");
+  const Run full = train(device_under_test(), "train.epochs = 3\n");
   expect_near(plain.series("train", "loss"), full.series("train", "loss"), 20 * 0x1p-11, "fp16");
-  const Run bf16 = train(device_under_test(), "precision = 'bf16'\ntrain.epochs = 1\n");
+  const Run bf16 = train(device_under_test(), "precision = 'bf16'\ntrain.epochs = 3\n");
   expect_near(bf16.series("train", "loss"), full.series("train", "loss"), 20 * 0x1p-8, "bf16");
 }
 
