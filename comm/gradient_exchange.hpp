@@ -22,6 +22,9 @@ class GradientExchange {
   virtual void end_micro_step() = 0;
   /// Ends the window and waits for the other ranks.  Collective.
   virtual void finish() = 0;
+  /// Forgets the window under way, of which an exception was the end: the next one begins afresh.
+  /// For one rank, which has no others to fall out of step with.
+  virtual void abandon() = 0;
 
   /// Since construction.
   struct Counters {

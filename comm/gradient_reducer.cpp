@@ -122,6 +122,10 @@ void GradientReducer::wait_for_all() {
     Tensor part = gradients_.slice(buckets_[b].begin, buckets_[b].end);
     half_->unpack(part, buckets_[b].begin, buckets_[b].end, options_.op);
   }
+  abandon();
+}
+
+void GradientReducer::abandon() {
   works_.clear();
   std::fill(ready_.begin(), ready_.end(), 0);
   for (size_t b = 0; b < buckets_.size(); ++b)

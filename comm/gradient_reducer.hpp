@@ -53,6 +53,7 @@ class GradientReducer final : public GradientExchange {
   /// the parameters that got no gradient in this window (unless unused_as_zero), or what went wrong
   /// in a reduction; after an error the reducer can only be destroyed.
   void finish() override;
+  void abandon() override;
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
 

@@ -38,10 +38,6 @@ std::string listed(const std::vector<int>& ranks) {
 
 }  // namespace
 
-NcclPlace nccl_place(const MpiSession& session) {
-  return {session.local_rank(), session.local_size(), session.host()};
-}
-
 int device_for(int local_rank, int local_size, int n_visible) {
   if (local_size < 1 || local_rank < 0 || local_rank >= local_size)
     refuse("device choice: local rank ", local_rank, " of ", local_size,

@@ -17,7 +17,9 @@ struct NcclPlace {
 };
 
 /// By MPI, never by environment variables.
-NcclPlace nccl_place(const MpiSession& session);
+inline NcclPlace nccl_place(const MpiSession& session) {
+  return {session.local_rank(), session.local_size(), session.host()};
+}
 
 /// Index of the device for a rank, among the devices that the process sees.  If the scheduler shows
 /// each process one device that is index 0; else the local rank, never the global one.  What

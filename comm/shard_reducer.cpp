@@ -40,6 +40,11 @@ void ShardReducer::end_micro_step() {
   sum_.add(gradients_.all());
 }
 
+void ShardReducer::abandon() {
+  sum_.abandon();
+  std::fill(used_.begin(), used_.end(), 0);
+}
+
 void ShardReducer::finish() {
   const auto start = std::chrono::steady_clock::now();
   if (!options_.unused_as_zero) {

@@ -33,6 +33,7 @@ class ShardReducer final : public GradientExchange {
   void end_micro_step() override;
   /// Error unless all shards of this rank were added.
   void finish() override;
+  void abandon() override;
 
  private:
   FlatBuffer& gradients_;

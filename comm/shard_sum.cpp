@@ -53,6 +53,10 @@ void ShardSum::finish(Tensor& out, ReduceOp op, std::string_view label) {
   collective_.all_reduce(total, ReduceOp::sum, label);
   if (op == ReduceOp::mean) divide(sum_type_, total.raw(), n_shards_, count_);
   out.copy_from((out.dtype() == sum_type_ ? total : total.to(out.dtype())).reshape(out.shape()));
+  abandon();
+}
+
+void ShardSum::abandon() {
   n_added_ = 0;
   depth_ = 0;
 }

@@ -34,6 +34,8 @@ class ShardSum {
   /// Collective; all shards must have been added.  out (count elements, any floating type) becomes
   /// the sum over all shards of all ranks, or the mean: the sum divided by n_shards, rounded once.
   void finish(Tensor& out, ReduceOp op, std::string_view label);
+  /// Forgets what was added since the last finish().
+  void abandon();
 
  private:
   Collective& collective_;

@@ -8,6 +8,7 @@
 
 #include "core/backend.hpp"
 #include "core/error.hpp"
+#include "core/memory_report.hpp"
 
 namespace bora {
 namespace {
@@ -49,9 +50,30 @@ std::shared_ptr<CachingAllocator> allocation_pool(Device device) {
 void set_memory_poison(bool on) { poison_flag() = on; }
 bool memory_poison() { return poison_flag(); }
 
-CachingAllocator::CachingAllocator(Device device) : device_(device) {}
+namespace {
+
+// All that live, for memory_of().  Never destroyed, as the allocators of devices.
+struct Living {
+  std::mutex mutex;
+  std::set<CachingAllocator*> all;
+};
+Living& living() {
+  static auto* instance = new Living();
+  return *instance;
+}
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(Device device) : device_(device) {
+  const std::lock_guard lock(living().mutex);
+  living().all.insert(this);
+}
 
 CachingAllocator::~CachingAllocator() {
+  {
+    const std::lock_guard lock(living().mutex);
+    living().all.erase(this);
+  }
   try {
     end_rest_locked(Rest::wait);
   } catch (const std::exception&) {  // a device that has failed reads nothing any more
@@ -272,5 +294,27 @@ CachingAllocator& caching_allocator(Device device) {
 }
 
 Allocator& allocator(Device device) { return caching_allocator(device); }
+
+MemoryStats memory_of(Device device) {
+  MemoryStats sum;
+  const std::lock_guard lock(living().mutex);
+  for (const CachingAllocator* a : living().all) {
+    if (!(a->device() == device)) continue;
+    const MemoryStats s = a->stats();
+    sum.live += s.live;
+    sum.peak += s.peak;
+    sum.reserved += s.reserved;
+    sum.n_allocations += s.n_allocations;
+    sum.n_backend_allocations += s.n_backend_allocations;
+    for (const auto& [op, bytes] : s.by_op_at_peak) sum.by_op_at_peak[op] += bytes;
+  }
+  return sum;
+}
+
+void reset_memory_peaks(Device device) {
+  const std::lock_guard lock(living().mutex);
+  for (CachingAllocator* a : living().all)
+    if (a->device() == device) a->reset_peak();
+}
 
 }  // namespace bora

@@ -5,6 +5,9 @@
 #include "kernels/reduce.hpp"
 #include "kernels/step_scalars.hpp"
 #include "kernels/volume.hpp"
+#if defined(BORA_DEVICE_CODE)
+#include "kernels/cuda/reduce_packs.hpp"
+#endif
 
 namespace bora::kernels {
 namespace {
@@ -19,7 +22,7 @@ template <class T, Scaling kScaling>
 struct Stats {
   using Element = double;
   static constexpr int kWidth = 3;
-  static constexpr bool kHostOnly = std::is_same_v<T, double>;
+  static constexpr bool kHostOnly = true;  // devices have kernels/cuda/reduce_packs.hpp
   using State = Lanes<double, 3>;
   std::conditional_t<kScaling == Scaling::in_place, T*, const T*> x;
   double* out;
@@ -60,6 +63,22 @@ struct Invert {
   BORA_HD void operator()(int64_t) const { scalars->unscale = 1.0 / scalars->scale.scale; }
 };
 
+/// out[0 .. 3) = what `stats` says of n elements.
+template <class T, Scaling kScaling>
+void reduce_all(const char* what, Stream stream, int64_t n, const Stats<T, kScaling>& stats) {
+  if (stream.device.type == DeviceType::cpu) return reduce_rows(stream, 1, n, stats);
+#if defined(BORA_DEVICE_CODE)
+  if constexpr (kDeviceHasF64 || !std::is_same_v<T, double>) {
+    cuda::reduce_packs<T, kScaling == Scaling::in_place>(what, stream, n, stats);
+  } else {
+    throw_host_only(what);
+  }
+#else
+  (void)what;
+  ::bora::detail::throw_built_without_cuda();
+#endif
+}
+
 void check(const char* what, const Tensor& gradient, const Tensor& out) {
   BORA_CHECK(gradient.defined(), what, ": the gradient is undefined");
   check_tensor(out, {3}, DType::f64, gradient.device(), "gradient statistics");
@@ -70,8 +89,8 @@ void check(const char* what, const Tensor& gradient, const Tensor& out) {
 void grad_stats(Stream stream, const Tensor& gradient, Tensor& out) {
   check("grad_stats", gradient, out);
   dispatch_float(gradient.dtype(), "grad_stats", [&]<class T>() {
-    reduce_rows(stream, 1, gradient.numel(),
-                Stats<T, Scaling::none>{gradient.data<T>(), out.data<double>(), 1});
+    reduce_all("grad_stats", stream, gradient.numel(),
+               Stats<T, Scaling::none>{gradient.data<T>(), out.data<double>(), 1});
   });
 }
 
@@ -80,9 +99,9 @@ void unscale_and_stats(Stream stream, double factor, Tensor& gradient, Tensor& o
   BORA_CHECK(std::isfinite(factor) && factor > 0, "unscale_and_stats: factor ", factor,
              ", wanted a positive number");
   dispatch_float(gradient.dtype(), "unscale_and_stats", [&]<class T>() {
-    reduce_rows(stream, 1, gradient.numel(),
-                Stats<T, Scaling::in_place>{gradient.data<T>(), out.data<double>(),
-                                            static_cast<acc_t<T>>(factor)});
+    reduce_all("unscale_and_stats", stream, gradient.numel(),
+               Stats<T, Scaling::in_place>{gradient.data<T>(), out.data<double>(),
+                                           static_cast<acc_t<T>>(factor)});
   });
 }
 
@@ -93,8 +112,8 @@ void scaled_grad_stats(Stream stream, Tensor& scalars, const Tensor& gradient, T
   auto* const values = reinterpret_cast<StepScalars*>(scalars.data<double>());
   for_each(stream, 1, Invert{values});
   dispatch_float(gradient.dtype(), "scaled_grad_stats", [&]<class T>() {
-    reduce_rows(stream, 1, gradient.numel(),
-                Stats<T, Scaling::read_only>{gradient.data<T>(), out.data<double>(), 1, values});
+    reduce_all("scaled_grad_stats", stream, gradient.numel(),
+               Stats<T, Scaling::read_only>{gradient.data<T>(), out.data<double>(), 1, values});
   });
 }
 

@@ -5,9 +5,12 @@
 #include <cmath>
 
 #include "core/convert.hpp"
-#include "kernels/for_each.hpp"
+#include "kernels/portable.hpp"
 #include "kernels/step_scalars.hpp"
 #include "kernels/volume.hpp"
+#if defined(BORA_DEVICE_CODE)
+#include "kernels/cuda/update_packs.hpp"
+#endif
 
 namespace bora::kernels {
 namespace {
@@ -32,7 +35,7 @@ struct Buffers {
 
 template <class A, class G, class W>
 struct AdamW {
-  static constexpr bool kHostOnly = std::is_same_v<A, double>;
+  static constexpr int kSlots = 2;
   Buffers<A, G, W> b;
   A unscale, factor, keep, beta1, beta2, eps, step_size, inverse_root_bias2;
 
@@ -57,7 +60,7 @@ struct AdamW {
 
 template <class A, class G, class W>
 struct Sgd {
-  static constexpr bool kHostOnly = std::is_same_v<A, double>;
+  static constexpr int kSlots = 1;  // or none
   Buffers<A, G, W> b;
   A unscale, factor, learning_rate, momentum, weight_decay;
   bool nesterov;
@@ -80,28 +83,15 @@ struct Sgd {
   }
 };
 
-// Whether to skip is known on the device only.
-template <class Update>
-struct Unless {
-  static constexpr bool kHostOnly = host_only<Update>();
-  Update update;
-  BORA_HD void operator()(int64_t i) const {
-    if (!update.b.skipped()) update(i);
-  }
-};
-
-/// The numbers of the update, too.
-template <class Update>
-struct FromScalars {
-  static constexpr bool kHostOnly = host_only<Update>();
-  Update update;
-  const StepScalars* scalars;
+/// What is known on the device only: whether to skip, and (scalars) the numbers of the update.
+struct FromDevice {
+  const StepScalars* scalars;  // or nullptr
   double weight_decay;
-  BORA_HD void operator()(int64_t i) const {
-    if (scalars->skip != 0 || update.b.skipped()) return;
-    Update with_numbers = update;
-    with_numbers.read(*scalars, weight_decay);
-    with_numbers(i);
+  template <class Update>
+  BORA_HD bool operator()(Update& update) const {
+    if (update.b.skipped() || (scalars != nullptr && scalars->skip != 0)) return false;
+    if (scalars != nullptr) update.read(*scalars, weight_decay);
+    return true;
   }
 };
 
@@ -137,11 +127,18 @@ void launch(Stream stream, OptimBuffers& buffers, double weight_decay, const Upd
     Update now = update;
     if (scalars) now.read(*scalars, weight_decay);
     run_cpu(buffers, now);
-  } else if (scalars) {
-    for_each(stream, buffers.master.numel(), FromScalars<Update>{update, scalars, weight_decay});
-  } else {
-    for_each(stream, buffers.master.numel(), Unless<Update>{update});
+    return;
   }
+#if defined(BORA_DEVICE_CODE)
+  if constexpr (kDeviceHasF64 || !std::is_same_v<decltype(update.b.p), double*>) {
+    cuda::update_packs("optimizer", stream, buffers.master.numel(), update,
+                       FromDevice{scalars, weight_decay});
+  } else {
+    throw_host_only("optimizer");
+  }
+#else
+  ::bora::detail::throw_built_without_cuda();
+#endif
 }
 
 template <class A>

@@ -2,6 +2,7 @@
 #include "kernels/pool3d.hpp"
 
 #include "core/convert.hpp"
+#include "kernels/cuda/volume_packs.hpp"
 #include "kernels/for_each.hpp"
 #include "kernels/volume.hpp"
 
@@ -317,8 +318,14 @@ void max_pool3d_forward(Stream stream, const Pool3d& pool, const Tensor& x, Tens
   const Windows win = windows(pool, x, y, "max_pool3d");
   check_winner(pool, y, winner);
   const int64_t n = x.size(0), c = x.size(4);
+  const bool by_two = win.disjoint() && pool.kernel == Dims3::all(2);
+  if (by_two && stream.device.type != DeviceType::cpu) {
+    bool done = false;
+    BORA_IF_CUDA(done = cuda::max_pool2_forward(stream, x, y, winner));
+    if (done) return;
+  }
   dispatch_float(x.dtype(), "max_pool3d", [&]<class T>() {
-    if (win.disjoint() && pool.kernel == Dims3::all(2)) {
+    if (by_two) {
       const MaxPool2<T> two{win.in, win.out, c, x.data<T>(), y.data<T>(), winner.data<uint8_t>()};
       if constexpr (is_narrow<T>) {
         if (stream.device.type == DeviceType::cpu) return max_pool2_lines(n, two);
@@ -336,6 +343,11 @@ void max_pool3d_backward(Stream stream, const Pool3d& pool, const Tensor& dy, co
   const Windows win = windows(pool, dx, dy, "max_pool3d backward");
   check_winner(pool, dy, winner);
   const int64_t n = dx.size(0), c = dx.size(4);
+  if (win.disjoint() && pool.kernel == Dims3::all(2) && stream.device.type != DeviceType::cpu) {
+    bool done = false;
+    BORA_IF_CUDA(done = cuda::max_pool2_backward(stream, dy, winner, mode, dx));
+    if (done) return;
+  }
   dispatch_float(dx.dtype(), "max_pool3d backward", [&]<class T>() {
     const bool add = mode == GradientMode::add;
     if (win.disjoint() && add) {

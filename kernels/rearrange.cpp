@@ -4,21 +4,41 @@
 #include "kernels/for_each.hpp"
 #include "kernels/volume.hpp"
 
+#include <initializer_list>
+
 namespace bora::kernels {
 namespace {
 
-// Copies know elements by their size only.
+/// 16 bytes, moved by one instruction.
+struct alignas(16) Unit16 {
+  uint64_t low, high;
+};
+
+/// Whether a device may move 16 bytes at a time: all extents (in elements) and addresses are
+/// multiples of that.
+bool moves_packs(Stream stream, DType type, std::initializer_list<int64_t> extents,
+                 std::initializer_list<const void*> addresses) {
+  if (stream.device.type == DeviceType::cpu) return false;  // its loops are vector code anyway
+  for (const int64_t n : extents)
+    if (n * size_of(type) % 16 != 0) return false;
+  for (const void* p : addresses)
+    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
+  return true;
+}
+
+// Copies know elements by their size only.  f<T>(elements in a T).
 template <class F>
-void dispatch_size(DType t, F&& f) {
+void dispatch_size(DType t, bool packs, F&& f) {
+  if (packs) return f.template operator()<Unit16>(16 / size_of(t));
   switch (size_of(t)) {
     case 1:
-      return f.template operator()<uint8_t>();
+      return f.template operator()<uint8_t>(1);
     case 2:
-      return f.template operator()<uint16_t>();
+      return f.template operator()<uint16_t>(1);
     case 4:
-      return f.template operator()<uint32_t>();
+      return f.template operator()<uint32_t>(1);
     default:
-      return f.template operator()<uint64_t>();
+      return f.template operator()<uint64_t>(1);
   }
 }
 
@@ -47,7 +67,7 @@ struct ZeroOutside {
   };
   BORA_HD Row row(int64_t r) const { return {x + r * n_in, y + r * n_out}; }
   BORA_HD void operator()(const Row& row, int64_t c) const {
-    row.to[c] = c >= begin && c < begin + n_in ? row.from[c - begin] : T(0);
+    row.to[c] = c >= begin && c < begin + n_in ? row.from[c - begin] : T{};
   }
 };
 
@@ -90,12 +110,14 @@ void shift(Stream stream, Dims3 by, double value, const Tensor& x, Tensor& y, co
   const Volume in = volume_of(x, what), out = volume_of(y, what);
   check_tensor(y, {in.n, out.size.d, out.size.h, out.size.w, in.c}, x.dtype(), x.device(), what);
   // The fill value in the type's own bits.
-  const Tensor fill = Tensor::full({}, value, x.dtype());
-  dispatch_size(x.dtype(), [&]<class T>() {
-    for_each_cell(stream, in.n, out.size, in.c,
-                  Shift<T>{static_cast<const T*>(x.raw()), static_cast<T*>(y.raw()), in.size,
-                           out.size, by, in.c, *static_cast<const T*>(fill.raw())});
-  });
+  const Tensor fill = Tensor::full({16}, value, x.dtype());
+  dispatch_size(x.dtype(), moves_packs(stream, x.dtype(), {in.c}, {x.raw(), y.raw()}),
+                [&]<class T>(int64_t unit) {
+                  for_each_cell(
+                      stream, in.n, out.size, in.c / unit,
+                      Shift<T>{static_cast<const T*>(x.raw()), static_cast<T*>(y.raw()), in.size,
+                               out.size, by, in.c / unit, *static_cast<const T*>(fill.raw())});
+                });
 }
 
 }  // namespace
@@ -112,11 +134,15 @@ void concat_channels(Stream stream, const std::vector<Tensor>& parts, Tensor& y)
   begin = 0;
   for (const Tensor& part : parts) {
     const int64_t n = part.size(-1);
-    dispatch_size(y.dtype(), [&]<class T>() {
-      for_each_row(stream, rows_of(part, "concat"), n,
-                   CopyRows<T>{static_cast<const T*>(part.raw()), static_cast<T*>(y.raw()) + begin,
-                               n, y.size(-1)});
-    });
+    const int64_t width = y.size(-1);
+    dispatch_size(y.dtype(),
+                  moves_packs(stream, y.dtype(), {n, begin, width}, {part.raw(), y.raw()}),
+                  [&]<class T>(int64_t unit) {
+                    for_each_row(stream, rows_of(part, "concat"), n / unit,
+                                 CopyRows<T>{static_cast<const T*>(part.raw()),
+                                             static_cast<T*>(y.raw()) + begin / unit, n / unit,
+                                             width / unit});
+                  });
     begin += n;
   }
 }
@@ -124,20 +150,25 @@ void concat_channels(Stream stream, const std::vector<Tensor>& parts, Tensor& y)
 void slice_channels(Stream stream, int64_t begin, const Tensor& x, Tensor& y) {
   check_channels(y, x, begin, "slice_channels");
   if (y.numel() == 0) return;
-  dispatch_size(x.dtype(), [&]<class T>() {
-    for_each_row(stream, rows_of(y, "slice_channels"), y.size(-1),
-                 CopyRows<T>{static_cast<const T*>(x.raw()) + begin, static_cast<T*>(y.raw()),
-                             x.size(-1), y.size(-1)});
-  });
+  const int64_t n_in = x.size(-1), n_out = y.size(-1);
+  dispatch_size(x.dtype(), moves_packs(stream, x.dtype(), {begin, n_in, n_out}, {x.raw(), y.raw()}),
+                [&]<class T>(int64_t unit) {
+                  for_each_row(stream, rows_of(y, "slice_channels"), n_out / unit,
+                               CopyRows<T>{static_cast<const T*>(x.raw()) + begin / unit,
+                                           static_cast<T*>(y.raw()), n_in / unit, n_out / unit});
+                });
 }
 
 void slice_channels_backward(Stream stream, int64_t begin, const Tensor& dy, Tensor& dx) {
   check_channels(dy, dx, begin, "slice_channels backward");
-  dispatch_size(dx.dtype(), [&]<class T>() {
-    for_each_row(stream, rows_of(dx, "slice_channels backward"), dx.size(-1),
-                 ZeroOutside<T>{static_cast<const T*>(dy.raw()), static_cast<T*>(dx.raw()), begin,
-                                dy.size(-1), dx.size(-1)});
-  });
+  const int64_t n_in = dy.size(-1), n_out = dx.size(-1);
+  dispatch_size(
+      dx.dtype(), moves_packs(stream, dx.dtype(), {begin, n_in, n_out}, {dy.raw(), dx.raw()}),
+      [&]<class T>(int64_t unit) {
+        for_each_row(stream, rows_of(dx, "slice_channels backward"), n_out / unit,
+                     ZeroOutside<T>{static_cast<const T*>(dy.raw()), static_cast<T*>(dx.raw()),
+                                    begin / unit, n_in / unit, n_out / unit});
+      });
 }
 
 void pad(Stream stream, Dims3 before, double value, const Tensor& x, Tensor& y) {

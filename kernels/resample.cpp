@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two bodies for the trilinear kernels.  Cell by cell: CUDA, and f64 on the CPU (so that gradient
-// checks test the GPU's formula).  Line by line: the CPU's other types; lines of W * C contiguous
-// numbers are blended first, so that vectors are long for any number of channels.
+// Two bodies for the trilinear kernels.  Cell by cell: CUDA where kernels/cuda/volume_packs.hpp
+// does not fit, and f64 on the CPU (so that gradient checks test the GPU's formula).  Line by line:
+// the CPU's other types; lines of W * C contiguous numbers are blended first, so that vectors are
+// long for any number of channels.
 #include "kernels/resample.hpp"
 
 #include <algorithm>
 #include <vector>
 
 #include "core/convert.hpp"
+#include "kernels/cuda/volume_packs.hpp"
 #include "kernels/for_each.hpp"
 #include "kernels/volume.hpp"
 
@@ -258,6 +260,11 @@ Call check(const Tensor& small, const Tensor& large, const char* what) {
 void upsample_trilinear_forward(Stream stream, const Tensor& x, Tensor& y) {
   const Call call = check(x, y, "upsample_trilinear");
   if (y.numel() == 0) return;
+  if (stream.device.type != DeviceType::cpu) {
+    bool done = false;
+    BORA_IF_CUDA(done = cuda::upsample_trilinear_forward(stream, x, y));
+    if (done) return;
+  }
   dispatch_float(x.dtype(), "upsample_trilinear", [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>) {
       if (stream.device.type == DeviceType::cpu)
@@ -271,6 +278,11 @@ void upsample_trilinear_forward(Stream stream, const Tensor& x, Tensor& y) {
 void upsample_trilinear_backward(Stream stream, const Tensor& dy, Tensor& dx) {
   const Call call = check(dx, dy, "upsample_trilinear backward");
   if (dx.numel() == 0) return;
+  if (stream.device.type != DeviceType::cpu) {
+    bool done = false;
+    BORA_IF_CUDA(done = cuda::upsample_trilinear_backward(stream, dy, dx));
+    if (done) return;
+  }
   dispatch_float(dx.dtype(), "upsample_trilinear backward", [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>) {
       if (stream.device.type == DeviceType::cpu)

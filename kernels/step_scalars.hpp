@@ -38,10 +38,10 @@ static_assert(sizeof(StepScalars) == kStepScalars * sizeof(double));
 
 /// What does not change from update to update.
 struct StepRule {
-  Schedule schedule;    ///< must be valid: nn::check_schedule
+  Schedule schedule{};  ///< must be valid: nn::check_schedule
   double max_norm = 0;  ///< 0: no clipping
   bool scales = false;  ///< whether the loss is scaled, by `loss_scale`
-  LossScaleRule loss_scale;
+  LossScaleRule loss_scale{};
   double beta1 = 0.9;  ///< where the schedule does not cycle it
   double beta2 = 0.999;
 };

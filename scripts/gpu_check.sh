@@ -20,7 +20,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 fail() { echo "gpu_check.sh: $1" >&2; exit 2; }
-build="" out="" seconds=480 python=python3 dry=false plant=()
+build="" out="" seconds="" python=python3 dry=false plant=()
 while [ $# -gt 0 ]; do
   case $1 in
     --build | --out | --seconds | --python)
@@ -33,6 +33,8 @@ while [ $# -gt 0 ]; do
     *) fail "unknown option '$1' (--help lists them)" ;;
   esac
 done
+# Without a GPU no time is dear, and the machine may be busy.
+if [ -z "$seconds" ]; then seconds=$($dry && echo 3000 || echo 480); fi
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "--seconds $seconds: wanted a positive number"
 if [ -z "$build" ]; then
   candidates=(cuda)
@@ -79,6 +81,7 @@ stage() {
   number=$((number + 1))
   file=$work/stages/$(printf '%02d' "$number")-${name//[^a-zA-Z0-9_]/-}.json
   log=$work/$number.log
+  if $dry; then limit=$((limit * 5)); fi
   if [ "$(left)" -lt "$limit" ]; then limit=$(left); fi
   if [ "$limit" -lt 5 ]; then
     mark "$file" "$name" left_out 0 "no time was left"
@@ -103,11 +106,12 @@ stage() {
   if [ ! -s "$file" ]; then mark "$file" "$name" error "$((SECONDS - begin))" "wrote no result" "$log"; fi
 }
 # own <name> <most seconds> <gpucheck argument>...
-own() {
-  local name=$1 limit=$2
-  shift 2
+own() { run_own "$check" "$@"; }
+run_own() {  # run_own <program> <name> <most seconds> <argument>...
+  local program=$1 name=$2 limit=$3
+  shift 3
   # shellcheck disable=SC2016  # the inner shell's
-  stage "$name" "$limit" env LD_LIBRARY_PATH="$libraries" bash -c '"$0" "$@" --budget="$BUDGET"' "$check" "$@" --name="$name" "${tiny[@]}"
+  stage "$name" "$limit" env LD_LIBRARY_PATH="$libraries" bash -c '"$0" "$@" --budget="$BUDGET"' "$program" "$@" --name="$name" "${tiny[@]}"
 }
 absent() {  # absent <name> <status> <text>
   number=$((number + 1))
@@ -145,10 +149,23 @@ if usable sanitizer compute-sanitizer; then
     # shellcheck disable=SC2016
     stage "sanitizer $tool" 20 env LD_LIBRARY_PATH="$libraries" bash -c 'compute-sanitizer --tool "$0" --error-exitcode 9 "$@" --budget="$((BUDGET - 3))"' \
       "$tool" "$check" kernels --tiny --name="sanitizer $tool" --only=norm_,pool,loss_sums,adamw,trilinear
+    file=$(printf '%s/stages/%02d-sanitizer-%s.json' "$work" "$number" "$tool")
+    # Some machines keep debuggers from the GPU: that is no fault of a kernel.
+    if grep -qs 'not supported' "$work/$number.log" || grep -qs '"status": "no_device"' "$file"; then
+      mark "$file" "sanitizer $tool" not_available 0 "compute-sanitizer cannot use this GPU" "$work/$number.log"
+    fi
   done
 fi
 
 own cudnn $most cudnn ${out:+--plan_file="${out%.json}-plans.json"}
+if $short; then
+  absent nccl left_out "less than 300 s were given"
+elif LD_LIBRARY_PATH=$libraries "${check}_nccl" --help >/dev/null 2>&1; then
+  run_own "${check}_nccl" nccl 25
+else
+  absent nccl not_available "${check}_nccl does not start: $(LD_LIBRARY_PATH=$libraries ldd "${check}_nccl" 2>&1 |
+    grep 'not found' | tr -d '\t' | tr '\n' ' ')"
+fi
 if $short; then
   absent training left_out "less than 300 s were given"
 else
@@ -166,7 +183,7 @@ if ! $has_torch; then absent "throughput torch" not_available "no torch in $pyth
 torch_size=()
 torch_device=cuda
 if ! $gpu; then
-  torch_size=(--base 1 --extent 32 --warmup 1 --steps 2)
+  torch_size=(--base 1 --extent 64 --warmup 1 --steps 2)  # below 64 its instance norm refuses the deepest level
   torch_device=cpu
 fi
 reserve=$($gpu && ! $short && command -v ncu >/dev/null && echo 60 || echo 0)

@@ -5,7 +5,7 @@
 #   scripts/pack_gpu_check.sh [--arch LIST] [--out DIR] [--build DIR]
 #
 #   --arch LIST   CUDA architectures (90-real: H100 and H200; 80-real: A100)
-#   --out DIR     the pack: gpucheck, stripped, and in lib/ the libraries that a machine with a GPU may lack. Default: build/gpu_pack
+#   --out DIR     the pack: gpucheck and gpucheck_nccl, stripped, and in lib/ the libraries that a machine with a GPU may lack. Default: build/gpu_pack
 #   --build DIR   build folder (build/gpu), configured with BORA_NATIVE=OFF: the other machine's processor is another one
 #
 # Not packed: CUDA's runtime, cuDNN, cuBLAS and NCCL, which are large; scripts/gpu_check.sh finds them in /usr/local/cuda or in
@@ -29,13 +29,13 @@ command -v nvcc >/dev/null || PATH=/usr/local/cuda/bin:$PATH
 command -v nvcc >/dev/null || fail "no nvcc on PATH or in /usr/local/cuda/bin"
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBORA_CUDA=ON -DBORA_NATIVE=OFF -DBORA_TESTS=OFF \
   -DCMAKE_CUDA_ARCHITECTURES="$arch" >/dev/null
-cmake --build "$build" --target gpucheck
+cmake --build "$build" --target gpucheck gpucheck_nccl
 
 rm -rf "$out"
 mkdir -p "$out/lib"
-strip -o "$out/gpucheck" "$build/bin/gpucheck"
+for program in gpucheck gpucheck_nccl; do strip -o "$out/$program" "$build/bin/$program"; done
 # Everything but the C library's own and the driver's; the large ones of CUDA stay away.
-ldd "$out/gpucheck" | awk '$3 ~ /^\// { print $3 }' | while IFS= read -r path; do
+ldd "$out/gpucheck" "$out/gpucheck_nccl" | awk '$3 ~ /^\// { print $3 }' | while IFS= read -r path; do
   case $(basename "$path") in
     libc.so* | libm.so* | ld-linux* | libpthread.so* | libdl.so* | librt.so* | libcu* | libnccl* | libnv*) ;;
     *) cp -L "$path" "$out/lib/" ;;
@@ -43,4 +43,4 @@ ldd "$out/gpucheck" | awk '$3 ~ /^\// { print $3 }' | while IFS= read -r path; d
 done
 strip "$out"/lib/*.so* 2>/dev/null || true
 echo "pack_gpu_check.sh: $out"
-du -h --apparent-size "$out/gpucheck" "$out"/lib/* "$out"
+du -h --apparent-size "$out"/gpucheck* "$out"/lib/* "$out"

@@ -95,6 +95,10 @@ double StepReport::percentile_ms(double p) const {
 }
 double StepReport::median_ms() const { return percentile_ms(0.5); }
 
+double StepReport::samples_per_s() const {
+  return 1e3 * static_cast<double>(config.batch * config.accumulate * ranks) / median_ms();
+}
+
 double StepReport::floor_ms() const {
   double sum = 0;
   for (const OpFigures& o : ops) sum += o.floor_ms;
@@ -109,7 +113,7 @@ double StepReport::convolutions_ms() const {
 }
 
 void print(const StepReport& r) {
-  std::printf("device: %s\n", r.device.c_str());
+  std::printf("device: %s; step %s\n", r.device.c_str(), r.way.c_str());
   std::printf(
       "%s base %ld, %ld parameters, volume %ldx%ldx%ld, batch %ld, %s, %d threads: median %.1f ms "
       "a step (10 %%: %.1f, 90 %%: %.1f, min %.1f, %zu steps)\n",
@@ -145,6 +149,8 @@ void write_json(const StepReport& r, const std::string& path) {
                         {"batch", r.config.batch},
                         {"precision", r.config.precision},
                         {"device", r.device},
+                        {"step", r.way},
+                        {"samples_per_s", r.samples_per_s()},
                         {"threads", r.threads},
                         {"ranks", r.ranks},
                         {"exposed_ms", r.exposed_ms},

@@ -31,6 +31,7 @@ std::vector<OpFigures> op_figures(const std::vector<RangeTotal>& totals, int64_t
 struct StepReport {
   StepConfig config;
   std::string device = "cpu";  ///< DeviceChoice::text
+  std::string way = "eager";   ///< Step::way
   int threads = 0, ranks = 1;
   int64_t n_parameters = 0, skipped = 0;
   std::vector<double> ms;  ///< of each counted step, sorted; on several ranks those of rank 0
@@ -51,6 +52,7 @@ struct StepReport {
 
   double median_ms() const;
   double percentile_ms(double p) const;
+  double samples_per_s() const;    ///< of all ranks, by the median step
   double floor_ms() const;         ///< 0 without ops
   double convolutions_ms() const;  ///< sum over the network's layers; 0 without --convs
 };

@@ -90,6 +90,9 @@ Step::Step(const StepConfig& config, Collective& ranks, const unet3d::ComputePla
       *arena_, *optimizer_, *reducer_,
       nn::Schedule{.kind = nn::Schedule::Kind::constant, .peak = 1e-3}, 1.0,
       scaler_ ? &*scaler_ : nullptr);
+  if (device_ != cpu() && ranks_.size() == 1 && config.step_graph == "auto" &&
+      config.model.dropout == 0)
+    graph_.emplace(device_);
   broadcast_buffers(ranks_, {&arena_->values().all()});
   arena_->refresh_working();
   const AllocationTag tag("input and target");
@@ -108,21 +111,57 @@ Tensor Step::compute_loss() {
              : unet3d::compute_loss(config_.loss, prediction, target_, {}).total;
 }
 
-void Step::run() {
-  times_.begin = Clock::now();
-  updater_->begin_window();
+const char* Step::way() const {
+  if (!graph_) return "eager";
+  switch (graph_->way("step")) {
+    case StepGraph::Way::eager:
+      return "eager";
+    case StepGraph::Way::captured:
+      return "captured";
+    case StepGraph::Way::replayed:
+      return "replayed";
+  }
+  return "?";
+}
+
+Tensor Step::forward_backward() {
+  Tensor last;
   for (int64_t i = 0; i < config_.accumulate; ++i) {
     reducer_->set_enabled(i + 1 == config_.accumulate);
     const Tensor loss = compute_loss();
-    loss_ = loss.detach();
+    last = loss.detach();
     backward(loss, updater_->seed(1.0 / static_cast<double>(config_.accumulate)));
   }
-  times_.backward_end = Clock::now();
-  const ScopedRange range("update");
-  // The norm reads the gradient; AdamW reads parameter, gradient and two moments and writes all but
-  // the gradient, and the working copy where there is one.
-  profile_add_work(0, static_cast<double>(n_parameters_) * (type_ == DType::f32 ? 32 : 34));
-  const int64_t ticket = updater_->end_window();
+  return last;
+}
+
+void Step::run() {
+  times_.begin = Clock::now();
+  updater_->begin_window();
+  if (graph_) {
+    loss_ = graph_
+                ->run(
+                    "step", {input_, target_},
+                    [&]() -> std::vector<Tensor> {
+                      Tensor loss = forward_backward();
+                      updater_->enqueue_update();
+                      return {loss};
+                    },
+                    [&] {
+                      reducer_->abandon();
+                      updater_->begin_window();
+                    })
+                .front();
+  } else {
+    loss_ = forward_backward();
+    times_.backward_end = Clock::now();
+    const ScopedRange range("update");
+    // The norm reads the gradient; AdamW reads parameter, gradient and two moments and writes all
+    // but the gradient, and the working copy where there is one.
+    profile_add_work(0, static_cast<double>(n_parameters_) * (type_ == DType::f32 ? 32 : 34));
+    updater_->enqueue_update();
+  }
+  const int64_t ticket = updater_->post_report();
   updater_->reports(device_ == cpu() ? ticket : ticket - kStepsAhead);
   times_.end = Clock::now();
 }

@@ -13,6 +13,7 @@
 #include "apps/unet3d/trainer.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "core/collective.hpp"
+#include "core/step_graph.hpp"
 #include "nn/parameter_arena.hpp"
 
 namespace bora::bench {
@@ -28,6 +29,7 @@ struct StepConfig {
   int64_t bucket_mib = 0;
   std::string gradient_type = "f32";
   bool shared_gradients = true;
+  std::string step_graph = "auto";
   static constexpr auto fields() {
     return std::tuple{
         field(
@@ -49,7 +51,10 @@ struct StepConfig {
               one_of("f32", "f16", "bf16")),
         field("shared_gradients", &StepConfig::shared_gradients,
               "several ranks: gradients in memory that the ranks of the host share, as in "
-              "training")};
+              "training"),
+        field("step_graph", &StepConfig::step_graph,
+              "one GPU: replay the step from a graph, as train.step_graph in training",
+              one_of("auto", "off"))};
   }
 };
 
@@ -86,6 +91,9 @@ class Step {
   /// Of the last run.  Waits for a device.
   double loss() const { return loss_.item(); }
   Device device() const { return device_; }
+  /// How the last run was done: "eager", "captured" or "replayed".
+  const char* way() const;
+  bool captures() const { return graph_.has_value(); }
   /// Since construction.
   const GradientExchange::Counters& exchange_counters() const { return reducer_->counters(); }
   /// fp16: updates skipped so far, because gradients overflowed.
@@ -93,6 +101,7 @@ class Step {
 
  private:
   Tensor compute_loss();
+  Tensor forward_backward();
 
   StepConfig config_;
   Device device_;
@@ -106,6 +115,7 @@ class Step {
   std::optional<nn::GradScaler> scaler_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<apps::Updater> updater_;
+  std::optional<StepGraph> graph_;
   Tensor input_, target_;
   Tensor in_transit_;  // gradients of no meaning in the type that they travel in
   int64_t n_parameters_ = 0;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/device_choice.hpp"
 
-#include "apps/common/cuda_device.hpp"
+#include <unistd.h>
+
 #include "comm/nccl_place.hpp"
 #include "core/error.hpp"
+#include "kernels/cuda/device.hpp"
 
 namespace bora::apps {
 namespace {
@@ -38,7 +40,8 @@ DeviceChoice decide_device(const std::string& wanted, const DeviceSight& sight, 
              "': wanted auto, cpu or cuda");
   if (wanted == "cpu") return {cpu(), "device=cpu", {}};
   if (sight.n_devices == 0) {
-    if (wanted == "auto") return {cpu(), sight.why_none, {}};
+    // What to do about it is for those who want one.
+    if (wanted == "auto") return {cpu(), sight.why_none.substr(0, sight.why_none.find(';')), {}};
     throw UsageError(
         "device=cuda: there is no CUDA device here: " + sight.why_none +
         "; wanted cpu or auto, a build with CUDA (-DBORA_CUDA=ON) on a machine with "
@@ -80,9 +83,12 @@ DeviceChoice choose_device(const std::string& wanted, const MpiSession& session,
     const DeviceSight sight = wanted == "cpu" ? DeviceSight{} : look_for_devices();
     mine = decide_device(wanted, sight, session.local_rank(), session.local_size());
     if (mine.device.type == DeviceType::cpu) return;
-    mine.reason = kernels::cuda::device_text(mine.device.index);
-    mine.uuid = kernels::cuda::device_uuid(mine.device.index);
+    const int index = mine.device.index;
+    mine.reason = kernels::cuda::device_description(index);
+    mine.uuid = kernels::cuda::device_uuid(index);
+    if (sight.emulated) mine.uuid += join(" of process ", ::getpid());  // each has its own
     kernels::cuda::install_cuda_backend();
+    kernels::cuda::bind_device(index);
   });
   std::vector<std::string> hosts;
   std::vector<DeviceChoice> choices;
@@ -103,7 +109,7 @@ std::string describe_devices() {
   std::string text =
       join("cpu, ", sight.n_devices, " CUDA device", sight.n_devices == 1 ? "" : "s", ":");
   for (int i = 0; i < sight.n_devices; ++i)
-    text += join(i ? "; " : " ", i, " ", kernels::cuda::device_text(i));
+    text += join(i ? "; " : " ", i, " ", kernels::cuda::device_description(i));
   return text;
 }
 

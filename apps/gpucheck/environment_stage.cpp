@@ -9,6 +9,7 @@
 #include "core/build_info.hpp"
 #include "core/profile.hpp"
 #if defined(BORA_CUDA)
+#include "kernels/cuda/device.hpp"
 #include "kernels/cuda/device_facts.hpp"
 #include "kernels/cudnn/survey.hpp"
 #endif
@@ -39,7 +40,7 @@ Stage environment_stage(const StageOptions& options) {
 #if defined(BORA_CUDA)
   stage.facts["nccl"] = nccl_version();
   stage.facts["cudnn"] = kernels::cudnn::library_version();
-  for (const auto& [key, value] : kernels::cuda::library_facts()) stage.facts[key] = value;
+  stage.facts["cuda"] = kernels::cuda::versions_text();
   if (options.target.kind == Target::Kind::gpu)
     for (const auto& [key, value] : kernels::cuda::device_facts(options.target.device))
       stage.facts[key] = value;

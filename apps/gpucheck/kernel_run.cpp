@@ -13,28 +13,30 @@
 namespace bora::gpucheck {
 namespace {
 
-double value_of(Fill fill, const RngKey& key, uint64_t i) {
+/// In f32, which all tested types are rounded from.
+Tensor make(const Shape& shape, DType rounded, Fill fill, const RngKey& key) {
+  Tensor t = Tensor::empty(shape, DType::f32);
+  const std::span<float> v{t.data<float>(), static_cast<size_t>(t.numel())};
   switch (fill) {
     case Fill::normal:
-      return key.normal(i);
+      fill_normal(key, 0, 1.0, v);
+      break;
     case Fill::positive:
-      return 0.5 + key.uniform(i);
+      fill_uniform(key, 0, 0.5, 1.5, v);
+      break;
     case Fill::distinct:
-      // 97 is prime to 2^k: neighbours in any direction differ, all are exact in bf16.
-      return static_cast<double>((i * 97) % 251) / 64.0 - 2.0;
+      // 97 is prime to 251: neighbours in any direction differ, all are exact in bf16.
+      for (size_t i = 0; i < v.size(); ++i)
+        v[i] = static_cast<float>((i * 97) % 251) / 64.0f - 2.0f;
+      break;
     case Fill::labels:
-      return static_cast<double>(key.below(3, i));
+      for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(key.below(3, i));
+      break;
     case Fill::mask:
-      return key.uniform(i) < 0.75f ? 1.0 : 0.0;
+      for (size_t i = 0; i < v.size(); ++i) v[i] = key.uniform(i) < 0.75f ? 1.0f : 0.0f;
+      break;
   }
-  return 0;
-}
-
-Tensor make(const Shape& shape, DType rounded, Fill fill, const RngKey& key) {
-  std::vector<double> values(static_cast<size_t>(shape.numel()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = value_of(fill, key, i);
-  const Tensor t = Tensor::from<double>(shape, values);
-  return rounded == DType::f64 ? t : t.to(rounded);
+  return rounded == DType::f32 ? t : t.to(rounded);
 }
 
 /// Fills `t` with copies of `piece`, the last one cut off.

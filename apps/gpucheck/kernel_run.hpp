@@ -58,6 +58,9 @@ class KernelRun {
   /// outside of this is preparation.
   void call(const std::function<void()>& kernel);
 
+  /// Whether results are looked at, so that a row may compare more.
+  bool checks() const { return mode_ == Mode::check; }
+
   const std::vector<Tensor>& outputs() const { return outputs_; }
   /// Inputs read once and outputs written once (inout: both).
   double bytes() const { return bytes_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of our kernels: one row each, by the name of the function of kernels/*.hpp.  A test
-// holds it against the headers, so that a kernel without a row is found.
+// The table of our kernels: one row each, by the name of the function of kernels/*.hpp (or
+// "backend ..." for the element functions of core/backend.hpp).  A test holds it against the
+// headers, so that a kernel without a row is found.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@ struct Row {
   /// Whether samples do not depend on each other: then it is also run on more than 2^31 bytes.
   bool per_sample = false;
   int64_t least_extent = 1;  ///< smaller volumes are not its business
+  int stores_between = 0;    ///< roundings to the type under test before the result's own
 };
 
 /// All rows, by family.

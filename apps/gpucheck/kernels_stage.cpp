@@ -79,7 +79,7 @@ class Checker {
         row.run(run, shape);
         if (row.name == planted_ && (!plant_once_ || i + 1 == kRuns)) spoil(run.outputs());
         if (i == 0) {
-          compare_outputs(row, run.outputs(), reference.outputs(), check);
+          compare_outputs(row, type, run.outputs(), reference.outputs(), check);
           first = run.outputs();
           continue;
         }
@@ -153,14 +153,16 @@ class Checker {
   }
 
  private:
-  static void compare_outputs(const Row& row, const std::vector<Tensor>& got,
+  static void compare_outputs(const Row& row, DType type, const std::vector<Tensor>& got,
                               const std::vector<Tensor>& wanted, Check& check) {
     BORA_CHECK(got.size() == wanted.size(), row.name, ": ", got.size(), " outputs, the reference ",
                wanted.size());
     for (size_t k = 0; k < got.size(); ++k) {
       const DType stored = got[k].dtype();
-      const double bound =
-          is_float(stored) ? relative_bound(row.roundings, stored) * row.amplification : 0;
+      const double bound = is_float(stored) ? (relative_bound(row.roundings, stored) +
+                                               row.stores_between * relative_bound(0, type)) *
+                                                  row.amplification
+                                            : 0;
       compare(values_of(got[k]), values_of(wanted[k]), bound, stored, check);
     }
   }

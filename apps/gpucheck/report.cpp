@@ -12,6 +12,9 @@
 namespace bora::gpucheck {
 namespace {
 
+/// Times of anything else but a GPU say nothing about one: they are neither shown nor compared.
+bool timed(const Stage& s) { return s.device == "gpu"; }
+
 bool begins(const std::string& text, const std::string& start) { return text.rfind(start, 0) == 0; }
 
 /// The others measure.
@@ -31,7 +34,7 @@ Way way(const std::vector<Stage>& stages, const std::string& network, const std:
   std::vector<double> ms, peak;
   double parameters = 0;
   for (const Stage& s : stages)
-    if (begins(s.name, "throughput"))
+    if (begins(s.name, "throughput") && timed(s))
       for (const Bench& b : s.bench)
         if (b.name == name && b.shape == network) {
           ms.push_back(b.ms_median);
@@ -44,7 +47,7 @@ Way way(const std::vector<Stage>& stages, const std::string& network, const std:
 std::vector<Comparison> comparisons(const std::vector<Stage>& stages) {
   std::vector<std::string> networks;
   for (const Stage& s : stages)
-    if (begins(s.name, "throughput"))
+    if (begins(s.name, "throughput") && timed(s))
       for (const Bench& b : s.bench)
         if ((begins(b.name, "ours") || begins(b.name, "torch")) &&
             std::find(networks.begin(), networks.end(), b.shape) == networks.end())
@@ -128,6 +131,7 @@ void print_times(const Run& run, std::ostream& out) {
   bool any = false;
   for (const Stage& s : run.stages)
     for (const Bench& b : s.bench) {
+      if (!timed(s)) continue;
       if (!any)
         out << "\n| timed | shape | type | ms median (p10 .. p90) | GB/s | TFLOP/s | % of floor | "
                "peak MiB |\n|---|---|---|---|---|---|---|---|\n";

@@ -4,6 +4,7 @@
 #include "apps/gpucheck/kernel_table.hpp"
 #include "kernels/conv3d.hpp"
 #include "kernels/linear.hpp"
+#include "kernels/linear_bias.hpp"
 
 namespace bora::gpucheck {
 namespace {
@@ -65,6 +66,11 @@ void linear_backward_weights(KernelRun& r, const Shape& s) {
   r.flops = linear_flops(s);
   r.call([&] { k::linear_backward_weights(r.stream(), x, dy, k::GradientMode::add, dw); });
 }
+void spread_rows(KernelRun& r, const Shape& s) {
+  const Tensor row = r.input({s[4]});
+  Tensor y = r.output({s.numel() / s[4], s[4]});
+  r.call([&] { k::spread_rows(r.stream(), row, y); });
+}
 void matmul(KernelRun& r, const Shape& s) {
   const int64_t rows = s.numel() / s[4];
   const Tensor a = r.input({rows, s[4]}), b = r.input({s[4], kOut});
@@ -99,6 +105,7 @@ std::vector<Row> convolution_rows() {
            .run = linear_backward_weights,
            .roundings = 2 * terms,
            .amplification = 16},
+          {.name = "spread_rows", .run = spread_rows, .roundings = 0},
           {.name = "matmul", .run = matmul, .roundings = terms, .amplification = 4}};
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of kernels/norm.hpp: group norm with leaky ReLU and a residual, batch norm's own kernels.
+#include "apps/gpucheck/compare.hpp"
 #include "apps/gpucheck/kernel_table.hpp"
-#include "kernels/norm.hpp"
+#include "kernels/norm_pool.hpp"
+#include "kernels/pool3d.hpp"
 
 namespace bora::gpucheck {
 namespace {
@@ -62,7 +64,7 @@ void statistics(KernelRun& r, const Shape& s) {
   r.call([&] { k::norm_statistics(r.stream(), shape, kEps, m, out); });
   Tensor mean = r.output({shape.samples * shape.groups}, Role::f64);
   Tensor rstd = r.output({shape.samples * shape.groups}, Role::f64);
-  const Tensor host = out.to(DType::f64).to(cpu());
+  const Tensor host = out.to(cpu()).to(DType::f64);
   std::vector<double> v = host.to_vector<double>(), means, rstds;
   for (size_t i = 0; i + 2 < v.size(); i += 3) {
     means.push_back(v[i] + v[i + 1]);
@@ -145,6 +147,56 @@ void backward_apply(KernelRun& r, const Shape& s) {
   });
 }
 
+Shape pooled(const Shape& s) { return {s[0], s[1] / 2, s[2] / 2, s[3] / 2, s[4]}; }
+k::NormInput without_residual(const Norm& n) {
+  static const Tensor none;
+  return {n.x, n.statistics, n.gamma, n.beta, none};
+}
+
+/// Winners are compared with those of the two kernels that it joins: against f64 they may differ
+/// where two cells round to the same number.
+void forward_pool(KernelRun& r, const Shape& s) {
+  const Norm n(r, s);
+  Tensor y = r.output(s), small = r.output(pooled(s)), winner = r.scratch(pooled(s), Role::u8);
+  r.call([&] { k::norm_forward_pool(r.stream(), n.shape, kLeaky, n.input(), y, small, winner); });
+  if (!r.checks()) return;
+  Tensor y2 = r.scratch(s), small2 = r.scratch(pooled(s)), winner2 = r.scratch(pooled(s), Role::u8);
+  k::norm_forward(r.stream(), n.shape, kLeaky, n.input(), y2);
+  k::max_pool3d_forward(r.stream(), {}, y2, small2, winner2);
+  BORA_CHECK(same_bits(y, y2) && same_bits(small, small2) && same_bits(winner, winner2),
+             "norm_forward_pool: not the bits of norm_forward and max_pool3d_forward");
+}
+
+/// Gradients of a result and of its pooled copy; any place of a window may have won.
+struct PoolGradient {
+  Tensor dpooled, winner;
+  PoolGradient(KernelRun& r, const Shape& s)
+      : dpooled(r.input(pooled(s))), winner(r.input(pooled(s), Role::u8, Fill::labels)) {}
+};
+
+void pool_backward_sums(KernelRun& r, const Shape& s) {
+  const Norm n(r, s);
+  const PoolGradient g(r, s);
+  Tensor sums = r.output({n.shape.samples, 2 * n.shape.channels}, Role::f64);
+  r.call([&] {
+    k::norm_pool_backward_sums(r.stream(), n.shape, kLeaky, without_residual(n),
+                               {n.dy, g.dpooled, g.winner}, sums);
+  });
+}
+
+void pool_backward_apply(KernelRun& r, const Shape& s) {
+  const Norm n(r, s);
+  const PoolGradient g(r, s);
+  const k::NormPoolGradient gradient{n.dy, g.dpooled, g.winner};
+  Tensor sums = r.scratch({n.shape.samples, 2 * n.shape.channels}, Role::f64);
+  k::norm_pool_backward_sums(r.stream(), n.shape, kLeaky, without_residual(n), gradient, sums);
+  const Tensor c = coefficients_of(r, n, sums);
+  Tensor dx = r.output(s);
+  r.call([&] {
+    k::norm_pool_backward_apply(r.stream(), n.shape, kLeaky, without_residual(n), gradient, c, dx);
+  });
+}
+
 }  // namespace
 
 std::vector<Row> norm_rows() {
@@ -171,6 +223,24 @@ std::vector<Row> norm_rows() {
        .run = coefficients,
        .roundings = 64,
        .amplification = 64},
+      {.name = "norm_forward_pool",
+       .run = forward_pool,
+       .roundings = 64,
+       .amplification = 8,
+       .least_extent = 2},
+      // The sum of both gradients may be rounded to the type of x once more.
+      {.name = "norm_pool_backward_sums",
+       .run = pool_backward_sums,
+       .roundings = 64,
+       .amplification = 16,
+       .least_extent = 2,
+       .stores_between = 1},
+      {.name = "norm_pool_backward_apply",
+       .run = pool_backward_apply,
+       .roundings = 64,
+       .amplification = 16,
+       .least_extent = 2,
+       .stores_between = 1},
       {.name = "norm_backward_apply",
        .run = backward_apply,
        .roundings = 64,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of kernels/activation.hpp and kernels/pointwise.hpp.
 #include "apps/gpucheck/kernel_table.hpp"
+#include "core/backend.hpp"
 #include "kernels/activation.hpp"
 #include "kernels/pointwise.hpp"
 
@@ -114,6 +115,32 @@ std::vector<Row> pointwise_rows() {
                  const Tensor s = r.input({}, Role::accumulator);
                  Tensor y = r.output(shape);
                  r.call([&] { k::spread(r.stream(), 0.5, s, y); });
+               },
+           .per_sample = true},
+          {.name = "backend fill",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 Tensor y = r.output(shape);
+                 r.call([&] { y.fill(0.1); });
+               },
+           .per_sample = true},
+          {.name = "backend cast",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 const Tensor x = r.input(shape, Role::accumulator);
+                 Tensor y = r.output(shape);
+                 r.call([&] { y.copy_from(x); });
+               },
+           .per_sample = true},
+          {.name = "backend accumulate",
+           .run =
+               [](KernelRun& r, const Shape& shape) {
+                 const Tensor x = r.input(shape);
+                 Tensor y = r.inout(r.input(shape, Role::accumulator));
+                 r.call([&] {
+                   backend(r.device().type)
+                       .accumulate(r.stream(), y.raw(), y.dtype(), x.raw(), x.dtype(), x.numel());
+                 });
                },
            .per_sample = true},
           {.name = "dropout", .run = [](KernelRun& r, const Shape& shape) {

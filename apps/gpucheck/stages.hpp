@@ -50,6 +50,7 @@ struct StageOptions {
 Stage environment_stage(const StageOptions& options);
 Stage kernels_stage(const StageOptions& options);
 Stage cudnn_stage(const StageOptions& options);
+Stage nccl_stage(const StageOptions& options);
 Stage training_stage(const StageOptions& options);
 Stage throughput_stage(const StageOptions& options);
 

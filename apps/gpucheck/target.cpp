@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/gpucheck/stages.hpp"
-#include "core/backend.hpp"
 #include "core/error.hpp"
+#include "kernels/cuda/device.hpp"
 
 namespace bora::gpucheck {
 
@@ -20,23 +20,18 @@ const char* Target::name() const {
 }
 
 Target find_target(const std::string& wanted) {
+  namespace device = kernels::cuda;
   if (wanted == "cpu") return {.kind = Target::Kind::cpu, .device = cpu()};
   Target target;
-  if (has_backend(DeviceType::cuda)) {
-    target.device = cuda(0);
-#if defined(BORA_EMULATED_CUDA)
-    target.kind = Target::Kind::emulated;
-#else
-    target.kind = Target::Kind::gpu;
-#endif
+  if (device::n_devices() == 0) {
+    target.reason = device::why_no_cuda();
+    if (wanted == "cuda") throw UsageError("--device=cuda: " + target.reason);
     return target;
   }
-#if defined(BORA_CUDA)
-  target.reason = "no CUDA device, or no driver for it, on this machine";
-#else
-  target.reason = "this program was built without CUDA";
-#endif
-  if (wanted == "cuda") throw UsageError("--device=cuda: " + target.reason);
+  device::install_cuda_backend();
+  device::bind_device(0);
+  target.device = cuda(0);
+  target.kind = device::is_emulated() ? Target::Kind::emulated : Target::Kind::gpu;
   return target;
 }
 

@@ -5,7 +5,6 @@
 
 #include "apps/gpucheck/stages.hpp"
 #include "apps/gpucheck/training_run.hpp"
-#include "core/allocator.hpp"
 #include "core/profile.hpp"
 
 namespace bora::gpucheck {
@@ -58,7 +57,6 @@ Stage throughput_stage(const StageOptions& options) {
   if (options.way == "ops") {
     time_ops(run, std::string(name_of(type)), stage);
   } else {
-    caching_allocator(options.target.device).reset_peak();
     std::vector<double> ms;
     for (int i = 0; i < steps; ++i) {
       const double t = now_s();
@@ -71,17 +69,14 @@ Stage throughput_stage(const StageOptions& options) {
     const auto at = [&](double p) {
       return ms[static_cast<size_t>(p * static_cast<double>(ms.size() - 1) + 0.5)];
     };
-    stage.bench.push_back(
-        {.name = "ours " + options.way,
-         .shape = run.text(),
-         .dtype = std::string(name_of(type)),
-         .ms_p10 = at(0.1),
-         .ms_median = at(0.5),
-         .ms_p90 = at(0.9),
-         .n = static_cast<int64_t>(ms.size()),
-         .peak_mib =
-             static_cast<double>(caching_allocator(options.target.device).stats().reserved) /
-             (1 << 20)});
+    stage.bench.push_back({.name = "ours " + options.way,
+                           .shape = run.text(),
+                           .dtype = std::string(name_of(type)),
+                           .ms_p10 = at(0.1),
+                           .ms_median = at(0.5),
+                           .ms_p90 = at(0.9),
+                           .n = static_cast<int64_t>(ms.size()),
+                           .peak_mib = static_cast<double>(run.reserved_bytes()) / (1 << 20)});
     stage.numbers["patches a second"] = 1e3 * static_cast<double>(batch) / at(0.5);
   }
   stage.numbers["skipped"] = static_cast<double>(run.skipped());

@@ -74,6 +74,7 @@ struct TrainingRun::Alone final : GradientExchange {
   void begin_micro_step(bool) override {}
   void end_micro_step() override {}
   void finish() override { ++counters_.windows; }
+  void abandon() override {}
 };
 
 TrainingRun::TrainingRun(Problem problem, const Options& options)
@@ -167,6 +168,11 @@ double TrainingRun::step(double seed_factor) {
 Tensor TrainingRun::values() const { return arena_->values().all().detach().clone().to(cpu()); }
 
 int64_t TrainingRun::n_parameters() const { return nn::parameter_count(*problem_.network); }
+
+int64_t TrainingRun::reserved_bytes() const {
+  return caching_allocator(options_.device).stats().reserved +
+         (graph_ ? graph_->memory().reserved : 0);
+}
 
 void TrainingRun::state(StateVisitor& visitor) {
   nn::module_state(*problem_.network, visitor);

@@ -49,6 +49,8 @@ class TrainingRun {
   int64_t updates() const { return optimizer_->updates(); }
   int64_t skipped() const { return scaler_ ? scaler_->skipped() : 0; }
   int64_t n_parameters() const;
+  /// Taken from the device by tensors, in use or kept for the next, the graph's scratch included.
+  int64_t reserved_bytes() const;
   const std::string& text() const { return problem_.text; }
   Device device() const { return options_.device; }
 

@@ -6,6 +6,7 @@
 #include "apps/gpucheck/stages.hpp"
 #include "apps/gpucheck/training_run.hpp"
 #include "core/profile.hpp"
+#include "kernels/cuda/device.hpp"
 
 namespace bora::gpucheck {
 namespace {
@@ -90,6 +91,8 @@ class Trainings {
   void overflow();
   void resume(DType type);
   void graph(DType type);
+  void waits_for_nothing();
+  void long_run();
 
   const StageOptions& options_;
   Stage& stage_;
@@ -188,6 +191,29 @@ void Trainings::graph(DType type) {
   });
 }
 
+void Trainings::waits_for_nothing() {
+  check("the steady step waits for nothing", DType::f16, "counters of the runtime", [&](Check& c) {
+    const auto run = make(options_.target.device, DType::f16);
+    for (int i = 0; i < 3; ++i) run->step();
+    run->wait();
+    const kernels::cuda::DeviceCounters before = kernels::cuda::device_counters();
+    for (int i = 0; i < 3; ++i) run->enqueue();
+    const kernels::cuda::DeviceCounters after = kernels::cuda::device_counters();
+    demand(c, after.synchronizes == before.synchronizes, "the host waited for the device");
+    demand(c, after.blocking_copies == before.blocking_copies, "it copied pageable memory");
+    demand(c, after.allocations == before.allocations, "it took memory from the device");
+    run->wait();
+  });
+}
+
+void Trainings::long_run() {
+  check("loss after 200 updates", DType::f16, "f32 on the device", [&](Check& c) {
+    const double f32 = curve(*make(options_.target.device, DType::f32), 200).back(),
+                 f16 = curve(*make(options_.target.device, DType::f16), 200).back();
+    within(c, std::abs(f16 - f32) / f32, 0.01, "what is aimed at");
+  });
+}
+
 void Trainings::all() {
   follows_cpu();
   overflow();
@@ -199,6 +225,8 @@ void Trainings::all() {
     // The CPU has no graphs.
     if (options_.target.kind != Target::Kind::cpu) graph(type);
   }
+  if (options_.target.kind != Target::Kind::cpu) waits_for_nothing();
+  if (options_.target.timed()) long_run();
 }
 
 }  // namespace

@@ -112,6 +112,7 @@ struct TrainConfig {
   int64_t max_updates = 0;
   double max_hours = 0;
   int stop_code = 75;
+  std::string step_graph = "auto";
   static constexpr auto fields() {
     return std::tuple{
         field("epochs", &TrainConfig::epochs, "passes over the training cases", positive),
@@ -135,7 +136,10 @@ struct TrainConfig {
         field(
             "stop_code", &TrainConfig::stop_code,
             "exit code after leaving by SIGTERM, SIGUSR1 or max_hours, for a job to requeue itself",
-            between(0, 125))};
+            between(0, 125)),
+        field("step_graph", &TrainConfig::step_graph,
+              "on a GPU: run the step as a captured graph, with the same bits, where that can be",
+              one_of("auto", "off"))};
   }
 };
 
@@ -182,6 +186,23 @@ struct CommConfig {
   }
 };
 
+struct CudaConfig {
+  bool tf32 = false;
+  bool tune = false;
+  int64_t workspace_mb = 256;
+  static constexpr auto fields() {
+    return std::tuple{
+        field("tf32", &CudaConfig::tf32,
+              "precision=fp32: convolutions may round their operands to 10 bits and use tensor "
+              "cores"),
+        field("tune", &CudaConfig::tune,
+              "time several engines for each convolution, instead of believing cuDNN's first "
+              "suggestion; one rank only"),
+        field("workspace_mb", &CudaConfig::workspace_mb,
+              "MiB of scratch memory that a convolution may ask for", between(0, 65536))};
+  }
+};
+
 struct OutputConfig {
   std::string dir = "runs/unet3d";
   int64_t log_every = 10;
@@ -207,6 +228,7 @@ struct Config {
   TrainConfig train;
   std::string device = "auto";
   std::string precision = "fp32";
+  CudaConfig cuda;
   ScalerConfig scaler;
   LoaderConfig loader;
   CommConfig comm;
@@ -228,6 +250,7 @@ struct Config {
         field("precision", &Config::precision,
               "what convolutions compute in; weights, sums and losses stay in fp32",
               one_of("fp32", "fp16", "bf16")),
+        field("cuda", &Config::cuda, "Convolutions on GPUs"),
         field("scaler", &Config::scaler, "Dynamic loss scaling (precision=fp16)"),
         field("loader", &Config::loader, "Reading ahead"),
         field("comm", &Config::comm, "How ranks work together"),

@@ -20,6 +20,10 @@ void check_parallel(const Config& config, Device device, int n_ranks) {
   if (device != cpu() && n_ranks > 1 && config.comm.gradient_type != "f32")
     throw UsageError("device=cuda with comm.gradient_type=" + config.comm.gradient_type +
                      ": gradients travel in f32 between GPUs; wanted f32");
+  if (device != cpu() && n_ranks > 1 && config.cuda.tune)
+    throw UsageError(detail::join("cuda.tune with ", n_ranks,
+                                  " ranks: each would choose other engines; tune with one rank and "
+                                  "--resume with more, which then use its choices"));
   if (!reproducible(config)) return;
   const std::string what = "comm.all_reduce=reproducible with ";
   if (device != cpu())

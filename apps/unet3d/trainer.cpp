@@ -17,6 +17,7 @@
 #include "core/profile.hpp"
 #include "core/rng.hpp"
 #include "data/atomic_file.hpp"
+#include "kernels/cuda/conv3d_settings.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -28,6 +29,14 @@ constexpr int64_t kWindowsAhead = 2;
 /// A micro-step's place in the order in which losses are summed: that of its first sample in the
 /// run.
 int64_t place_of(const data::Slot& slot) { return (slot.epoch << 32) + slot.slot; }
+
+/// Why a run's steps cannot be replayed from a graph; empty if they can.
+std::string why_no_graph(const Config& config, int n_ranks) {
+  if (n_ranks > 1) return "since reductions between ranks cannot be";
+  if (config.train.accumulate > 1) return "since train.accumulate is above 1";
+  if (config.model.dropout > 0) return "since dropout draws other numbers each time";
+  return {};
+}
 
 }  // namespace
 
@@ -51,6 +60,13 @@ Trainer::Trainer(const Config& config, Collective& ranks, const ComputePlace& pl
       stop_(ranks, config.train.max_hours) {
   run_begin_s_ = now_s();
   check_parallel(config, device_, ranks.size());
+  if (device_ != cpu()) {
+    kernels::cuda::Conv3dSettings settings = kernels::cuda::conv3d_settings();
+    settings.tf32 = config.cuda.tf32;
+    settings.tune = config.cuda.tune;
+    settings.workspace_limit = config.cuda.workspace_mb << 20;
+    kernels::cuda::set_conv3d_settings(settings);
+  }
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
   cases_ = std::make_unique<Cases>(config.data, config.split, ranks);
@@ -78,6 +94,11 @@ Trainer::Trainer(const Config& config, Collective& ranks, const ComputePlace& pl
   losses_.emplace(loss_names(config.loss), device_,
                   static_cast<int64_t>(plan_->micro_steps(plan_->samples()).size()));
   updater_->find_suspect_with([this](int64_t window) { return find_suspect_again(window); });
+  if (device_ != cpu() && config.train.step_graph == "auto") {
+    const std::string why = why_no_graph(config, ranks.size());
+    if (why.empty()) graph_.emplace(device_);
+    if (!why.empty() && main()) log_info("train.step_graph: the step is not captured, ", why);
+  }
   const std::string dir = config.output.dir;
   ranks.agree("preparing " + dir, [&] {
     if (main()) claim_folder(config);
@@ -205,10 +226,16 @@ void Trainer::train_window(int64_t window_samples) {
   updater_->begin_window();
   suspect_.clear();
   const auto n_steps = static_cast<int64_t>(plan_->micro_steps(window_samples).size());
+  const bool by_graph = graph_fits(window_samples);
   for (int64_t k = 0; k < n_steps; ++k) {
     const MicroStep step = feed_->next();
     const auto weight = static_cast<double>(step.samples);
     samples_here += step.samples;
+    if (by_graph) {
+      run_graph(step, window_samples);
+      losses_->note(place_of(step.first), weight, {});
+      continue;
+    }
     exchange_->begin_micro_step(/*last=*/k + 1 == n_steps);
     const Loss loss = forward_backward(step, k, window_samples);
     exchange_->end_micro_step();
@@ -218,7 +245,8 @@ void Trainer::train_window(int64_t window_samples) {
       suspect_ = find_suspect(step);
     if (k + 1 < n_steps) feed_->prefetch();
   }
-  const int64_t ticket = updater_->end_window(suspect_);
+  if (!by_graph) updater_->enqueue_update(suspect_);
+  const int64_t ticket = updater_->post_report();
   losses_->end_window(ticket);
   windows_.push_back({ticket, position_.data});
   feed_->prefetch();
@@ -226,6 +254,29 @@ void Trainer::train_window(int64_t window_samples) {
   monitor_.add_comm_wait(exchange_->counters().wait_s - comm_wait);
   monitor_.end_step(static_cast<double>(samples_here));
   take_reports(device_ == cpu() ? ticket : ticket - kWindowsAhead);
+}
+
+// A smaller window at the end of an epoch has another weight, which the capture would not follow.
+bool Trainer::graph_fits(int64_t window_samples) const {
+  return graph_ && window_samples == plan_->samples();
+}
+
+// One micro-step and its update.  What a replay leaves out is the host's: marks of which gradients
+// are there, counters.
+void Trainer::run_graph(const MicroStep& step, int64_t window_samples) {
+  graph_->run(
+      "step", {step.batch.input, step.batch.target, step.batch.region},
+      [&]() -> std::vector<Tensor> {
+        exchange_->begin_micro_step(/*last=*/true);
+        forward_backward(step, 0, window_samples);
+        exchange_->end_micro_step();
+        updater_->enqueue_update();
+        return {};
+      },
+      [&] {
+        exchange_->abandon();
+        updater_->begin_window();
+      });
 }
 
 Loss Trainer::forward_backward(const MicroStep& step, int64_t k, int64_t window_samples) {

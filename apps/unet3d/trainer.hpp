@@ -21,6 +21,7 @@
 #include "apps/unet3d/run_record.hpp"
 #include "comm/gradient_exchange.hpp"
 #include "core/collective.hpp"
+#include "core/step_graph.hpp"
 #include "data/jsonl.hpp"
 
 namespace bora::unet3d {
@@ -57,11 +58,15 @@ class Trainer {
   nn::ParameterArena& arena() { return *arena_; }
   UNet3d& model() { return *model_; }
   const GradientExchange::Counters& exchange_counters() const { return exchange_->counters(); }
+  /// The step's graph, for tests: nullptr where the step is never captured.
+  const StepGraph* step_graph() const { return graph_ ? &*graph_ : nullptr; }
 
  private:
   void announce() const;
   void train_epoch();
   void train_window(int64_t window_samples);
+  bool graph_fits(int64_t window_samples) const;
+  void run_graph(const MicroStep& step, int64_t window_samples);
   Loss forward_backward(const MicroStep& step, int64_t k, int64_t window_samples);
   Loss forward(const MicroStep& step);
   std::string find_suspect(const MicroStep& step);
@@ -76,6 +81,7 @@ class Trainer {
   void save(const std::string& name);
   void save_last() { save("last.h5"); }
   void state(StateVisitor& visitor);
+  void convolution_plans(StateVisitor& visitor) const;
   void extend(nn::Schedule& schedule, int64_t total, const std::string& settings) const;
   void resume();
   bool finished() const;
@@ -109,12 +115,14 @@ class Trainer {
     data::EpochPosition at;
   };
   std::deque<Window> windows_;
+  std::optional<StepGraph> graph_;  // where train.step_graph and the settings allow it
   apps::Monitor monitor_;
   apps::StragglerWatch stragglers_;
   double run_begin_s_ = 0;
   int64_t lr_ranks_ = 1;  // that the rule optim.scale_lr counts: those of the run's beginning
   double save_s_ = 0;     // rank 0: spent on checkpoints, of which there were n_saves_
   int64_t n_saves_ = 0;
+  bool file_has_plans_ = false;  // the checkpoint to resume from: convolution plans
 };
 
 }  // namespace bora::unet3d

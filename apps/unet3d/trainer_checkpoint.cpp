@@ -7,6 +7,7 @@
 #include "core/log.hpp"
 #include "core/profile.hpp"
 #include "data/checkpoint.hpp"
+#include "kernels/cuda/conv3d_settings.hpp"
 
 namespace bora::unet3d {
 
@@ -18,6 +19,7 @@ void Trainer::state(StateVisitor& visitor) {
   cases_->state(visitor);
   std::string text = settings_text(config_);
   visitor.value("config", text);
+  convolution_plans(visitor);
   int64_t channels = model_->in_channels(), updates_made = updates();
   visitor.value("model_input_channels", channels);
   visitor.value("updates", updates_made);
@@ -44,6 +46,16 @@ void Trainer::state(StateVisitor& visitor) {
   now.begin = run.schedule_begin;
   if (run.total_updates != total_updates_) extend(now, run.total_updates, text);
   updater_->set_schedule(now);
+}
+
+// Which engine of cuDNN computes which convolution: with the same ones a resumed run has the same
+// bits.  A file of a run on the CPU has no such text, and a run on the CPU has no use for it.
+void Trainer::convolution_plans(StateVisitor& visitor) const {
+  if (visitor.loading() ? !file_has_plans_ : device_ == cpu()) return;
+  std::string text = visitor.loading() ? std::string() : kernels::cuda::plan_file_text();
+  visitor.value("convolution_plans", text);
+  if (visitor.loading() && device_ != cpu() && !text.empty())
+    kernels::cuda::load_plan_file_text(text);
 }
 
 void Trainer::extend(nn::Schedule& schedule, int64_t total, const std::string& settings) const {
@@ -117,7 +129,9 @@ void Trainer::resume() {
   ranks_.agree("resuming", [&] {
     with_context("resuming from " + path, [&] {
       Config old;
-      config_load_text(old, data::CheckpointReader(path).peek<std::string>("config"), path);
+      data::CheckpointReader reader(path);
+      file_has_plans_ = reader.has("convolution_plans");
+      config_load_text(old, reader.peek<std::string>("config"), path);
       for (const std::string& line : config_diff(old, config_)) {
         if (line.starts_with("loss.") || line.starts_with("data.normalisation"))
           throw UsageError(
@@ -130,7 +144,8 @@ void Trainer::resume() {
         if (main() && !line.starts_with("resume:") && !line.starts_with("overwrite:"))
           log_info("setting changed since the checkpoint: ", line);
       }
-      data::load_checkpoint(path, [&](StateVisitor& v) { state(v); });
+      state(reader);
+      reader.finish();
     });
   });
   if (main())

@@ -7,12 +7,6 @@
 #include "core/error.hpp"
 
 namespace bora::kernels::cuda {
-namespace {
-
-std::string version_text(int v) { return detail::join(v / 1000, '.', v % 1000 / 10); }
-
-}  // namespace
-
 std::map<std::string, std::string> device_facts(Device device) {
   cudaDeviceProp p{};
   cudaError_t error = cudaGetDeviceProperties(&p, device.index);
@@ -37,14 +31,6 @@ std::map<std::string, std::string> device_facts(Device device) {
   facts["memory bus bits"] = std::to_string(bus_bits);
   facts["ecc"] = p.ECCEnabled ? "on" : "off";
   return facts;
-}
-
-std::map<std::string, std::string> library_facts() {
-  int runtime = 0, driver = 0;
-  cudaRuntimeGetVersion(&runtime);
-  if (cudaDriverGetVersion(&driver) != cudaSuccess) cudaGetLastError();
-  return {{"cuda", version_text(runtime)},
-          {"driver for cuda", driver == 0 ? "none" : version_text(driver)}};
 }
 
 void profiler(bool on) {

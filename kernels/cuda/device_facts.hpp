@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA runtime says about a device and about itself, as text for reports.
+// What the CUDA runtime says about a device, as text for reports; marks for profilers.
 #pragma once
 
 #include <map>
@@ -12,8 +12,6 @@ namespace bora::kernels::cuda {
 /// Name, multiprocessors, compute capability, memory, caches, clocks, uuid.  Throws Error if the
 /// device is none of this machine's.
 std::map<std::string, std::string> device_facts(Device device);
-/// Versions of the CUDA runtime and of the driver ("none" without one).  Needs no device.
-std::map<std::string, std::string> library_facts();
 
 /// Begins or ends what a profiler that was told to wait for it looks at.
 void profiler(bool on);

@@ -18,7 +18,8 @@ __device__ Bits128 forward_pack(const Bits128& x, const Bits128& residual, bool 
   acc_t<T> z[kPack<T>], r[kPack<T>];
   unpack<T>(x, z);
   BORA_UNROLL
-  for (int j = 0; j < kPack<T>; ++j) z[j] = f.centred(z[j], j) * f.scale(j) + f.shift(j);
+  for (int j = 0; j < kPack<T>; ++j)
+    z[j] = multiply_add(f.centred(z[j], j), f.scale(j), f.shift(j));
   if (has_residual) {
     unpack<T>(residual, r);
     BORA_UNROLL

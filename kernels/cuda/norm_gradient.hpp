@@ -12,6 +12,7 @@ namespace bora::kernels::cuda {
 
 template <class T>
 struct TensorGradient {
+  static constexpr bool kLight = true;  // needs few registers
   using Raw = Bits128;
   const T* dy;
 
@@ -51,15 +52,16 @@ __device__ void visit_dz(const Bits128& x, const Bits128& residual, bool has_res
 }
 
 /// Blocks that share an SM: 80 registers a thread where that needs no spilling, else up to 128.
-template <class T, class Act, bool kWhole, bool kSums>
-constexpr int kBlocksPerSm = !kWhole                                   ? 1
-                             : std::is_same_v<Act, RareActivationAt>   ? 2
-                             : kSums && sizeof(T) == 2 && Act::kNeedsZ ? 2
-                                                                       : 3;
+template <class T, class Act, class Source, bool kWhole, bool kSums>
+constexpr int kBlocksPerSm = !kWhole ? 1
+                             : std::is_same_v<Act, RareActivationAt> || !Source::kLight ||
+                                     (kSums && sizeof(T) == 2 && Act::kNeedsZ)
+                                 ? 2
+                                 : 3;
 
 /// Sums of dz and dz * (x - mean), slot by slot: parts (samples, slabs, 2, slots).
 template <class T, class Act, class Source, bool kWhole>
-__global__ void __launch_bounds__(kLaneThreads, kBlocksPerSm<T, Act, kWhole, true>)
+__global__ void __launch_bounds__(kLaneThreads, kBlocksPerSm<T, Act, Source, kWhole, true>)
     norm_sums_slabs(ChannelLanes plan, NormTables<acc_t<T>> tables, Act act, const T* x,
                     const T* residual, Source source, T* dz, double* __restrict__ parts) {
   constexpr int V = kPack<T>, U = kUnit<T>, kBatch = 2, kAtOnce = V < 4 ? V : 4;
@@ -77,7 +79,7 @@ __global__ void __launch_bounds__(kLaneThreads, kBlocksPerSm<T, Act, kWhole, tru
       for (int e = 0; e < U; ++e) {
         if (!kWhole && k * U + e >= n) g[e] = A(0);
         s1[k * U + e] += g[e];
-        s2[k * U + e] += g[e] * centred[e];
+        s2[k * U + e] = multiply_add(g[e], centred[e], s2[k * U + e]);
       }
       pack_unit<T>(g, k, kept);
     });
@@ -125,7 +127,7 @@ __global__ void __launch_bounds__(kLaneThreads, kBlocksPerSm<T, Act, kWhole, tru
 
 /// dx = dz scale + (x - mean) c0 + c1.  Slabs go backwards: see norm_forward.cu.
 template <class T, class Act, class Source, bool kWhole>
-__global__ void __launch_bounds__(kLaneThreads, kBlocksPerSm<T, Act, kWhole, false>)
+__global__ void __launch_bounds__(kLaneThreads, kBlocksPerSm<T, Act, Source, kWhole, false>)
     norm_apply_slabs(ChannelLanes plan, NormTables<acc_t<T>> tables, Act act, const T* x,
                      const T* residual, Source source, T* dx) {
   constexpr int V = kPack<T>, U = kUnit<T>, kBatch = 2;
@@ -141,7 +143,7 @@ __global__ void __launch_bounds__(kLaneThreads, kBlocksPerSm<T, Act, kWhole, fal
       BORA_UNROLL
       for (int e = 0; e < U; ++e) {
         const int j = k * U + e;
-        g[e] = g[e] * f.scale(j) + (centred[e] * f.v[3][j] + f.v[4][j]);
+        g[e] = multiply_add(g[e], f.scale(j), multiply_add(centred[e], f.v[3][j], f.v[4][j]));
       }
       pack_unit<T>(g, k, result);
     });

@@ -43,10 +43,10 @@ struct ThreadMoments {
         }
         const A own = sum * A(1.0 / M);
         BORA_UNROLL
-        for (int i = 0; i < M; ++i) squares += (x[i][e] - own) * (x[i][e] - own);
+        for (int i = 0; i < M; ++i) squares = multiply_add(x[i][e] - own, x[i][e] - own, squares);
         const A delta = own - mean[j];
-        mean[j] += delta * weight;
-        m2[j] += squares + delta * delta * cross;
+        mean[j] = multiply_add(delta, weight, mean[j]);
+        m2[j] += multiply_add(delta * delta, cross, squares);
       }
     }
     count += A(M);
@@ -62,8 +62,8 @@ struct ThreadMoments {
       if (j >= n) continue;
       if (count == A(0)) shift[j] = x[j];
       const A delta = (x[j] - shift[j]) - mean[j];
-      mean[j] += delta * weight;
-      m2[j] += delta * delta * (count * weight);
+      mean[j] = multiply_add(delta, weight, mean[j]);
+      m2[j] = multiply_add(delta * delta, count * weight, m2[j]);
     }
   }
   BORA_HD double count_of(int j) const {
@@ -123,7 +123,8 @@ __global__ void __launch_bounds__(kLaneThreads, kWhole ? 3 : 1)
     BORA_UNROLL
     for (int j = 0; j < kAtOnce<T>; ++j) {
       const double delta = own.mean_of(first + j) - mean[j], n = own.count_of(first + j);
-      m2[j] = n > 0.0 ? static_cast<double>(own.m2[first + j]) + n * delta * delta : 0.0;
+      m2[j] =
+          n > 0.0 ? multiply_add(n * delta, delta, static_cast<double>(own.m2[first + j])) : 0.0;
     }
     sum_rows(m2, shared);
     if (threadIdx.y == 0 && walk.lane < plan.lanes) {
@@ -158,13 +159,13 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeRows)
     }
   };
   double mean[1] = {0.0}, m2[1] = {0.0};
-  visit([&](double n, double part_mean, double) { mean[0] += n * part_mean; });
+  visit([&](double n, double part_mean, double) { mean[0] = multiply_add(n, part_mean, mean[0]); });
   sum_rows(mean, shared);
   mean[0] = rows > 0 ? mean[0] / static_cast<double>(rows) : 0.0;
   share_first_row(mean, shared);
   visit([&](double n, double part_mean, double part_m2) {
     const double delta = part_mean - mean[0];
-    m2[0] += part_m2 + n * delta * delta;
+    m2[0] += multiply_add(n * delta, delta, part_m2);
   });
   sum_rows(m2, shared);
   if (threadIdx.y != 0 || c >= plan.channels) return;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -26,6 +27,13 @@ struct alignas(16) Bits128 {
 
 /// Whether packs may start at `p`.
 inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % sizeof(Bits128) == 0; }
+
+/// a * b + c, rounded once.  Written out in sums and results, so that all instances of a kernel
+/// round alike, whatever the compiler would make of a product and a sum.
+template <class A>
+BORA_HD inline A multiply_add(A a, A b, A c) {
+  return std::fma(a, b, c);
+}
 
 /// One load of 16 bytes; p is aligned to them.
 BORA_HD inline Bits128 load_bits(const void* p) {

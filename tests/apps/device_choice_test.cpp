@@ -15,7 +15,8 @@ using bora::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const DeviceSight kNone{.n_devices = 0, .why_none = "no CUDA driver", .emulated = false};
+const DeviceSight kNone{
+    .n_devices = 0, .why_none = "no CUDA driver; install one", .emulated = false};
 const DeviceSight kFour{.n_devices = 4, .why_none = {}, .emulated = false};
 const DeviceSight kEmulator{.n_devices = 1, .why_none = {}, .emulated = true};
 
@@ -36,9 +37,10 @@ TEST(DeviceChoice, AutoDoesNotTakeTheEmulator) {
 // Feature 13: a device that is not there cannot be forced; the message says why and what to do.
 TEST(DeviceChoice, AnAbsentDeviceCannotBeForced) {
   EXPECT_THROW(decide_device("cuda", kNone, 0, 1), UsageError);
-  EXPECT_THAT(message_of([] { decide_device("cuda", kNone, 0, 1); }),
-              AllOf(HasSubstr("device=cuda: there is no CUDA device here: no CUDA driver"),
-                    HasSubstr("wanted cpu or auto"), HasSubstr("--gpus-per-task=1")));
+  EXPECT_THAT(
+      message_of([] { decide_device("cuda", kNone, 0, 1); }),
+      AllOf(HasSubstr("device=cuda: there is no CUDA device here: no CUDA driver; install one"),
+            HasSubstr("Wanted cpu or auto"), HasSubstr("--gpus-per-task=1")));
   EXPECT_THROW(decide_device("gpu", kFour, 0, 1), Error);
 }
 

@@ -5,15 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "data/augment.hpp"
+#include "tests/apps/device_under_test.hpp"
 
 namespace bora::unet3d {
 namespace {
+
+using bora::testing::device_under_test;
 
 TrainedModel untrained() {
   TrainedModel t;
   t.config.model = {.base = 4, .levels = 1};
   t.model = make_model(t.config, 1);
-  t.arena = std::make_unique<nn::ParameterArena>(*t.model, DType::f32);
+  t.arena = std::make_unique<nn::ParameterArena>(*t.model, DType::f32, device_under_test());
   nn::initialise(*t.model, 3);
   return t;
 }
@@ -40,7 +43,7 @@ TEST(PredictField, IsInPhysicalUnitsAndCalmInsideBuildings) {
   const std::vector<float> y = predict_field(t, s).to_vector<float>();
   const NoGrad no_grad;
   const std::vector<float> raw =
-      t.model->forward(s.input.reshape({1, 6, 5, 4, 1})).to_vector<float>();
+      t.model->forward(s.input.reshape({1, 6, 5, 4, 1}).to(device_under_test())).to_vector<float>();
   for (size_t i = 0; i < y.size(); ++i)
     // Two roundings of numbers below 16: at most 2 x 2^-21.
     EXPECT_NEAR(y[i], s.region.data<uint8_t>()[i] ? 2.0f + 3.0f * raw[i] : 0.0f, 1e-6) << i;

@@ -7,15 +7,18 @@
 #include <cmath>
 
 #include "core/tape.hpp"
+#include "tests/apps/device_under_test.hpp"
 
 namespace bora::unet3d {
 namespace {
+
+using bora::testing::device_under_test;
 
 Tensor ramp(double slope) {
   Tensor t = Tensor::empty({1, 4, 3, 2, 1}, DType::f32);
   for (int64_t i = 0; i < t.numel(); ++i)
     t.data<float>()[i] = static_cast<float>(slope * static_cast<double>(i / 6));
-  return t;
+  return t.to(device_under_test());
 }
 
 TEST(CombinedLoss, LambdaZeroIsTheDataLossAlone) {

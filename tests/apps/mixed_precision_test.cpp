@@ -13,9 +13,12 @@
 #include "core/op.hpp"
 #include "core/rng.hpp"
 #include "nn/parameter_arena.hpp"
+#include "tests/apps/device_under_test.hpp"
 
 namespace bora::unet3d {
 namespace {
+
+using bora::testing::device_under_test;
 
 const ModelConfig kModel{.base = 4, .levels = 2};
 const Shape kShape{2, 9, 8, 6, 1};
@@ -24,14 +27,14 @@ Tensor noise(const Shape& shape, uint64_t seed) {
   const RngKey key{seed, 21};
   std::vector<double> v(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < v.size(); ++i) v[i] = key.normal(i);
-  return Tensor::from<double>(shape, v).to(DType::f32);
+  return Tensor::from<double>(shape, v).to(DType::f32).to(device_under_test());
 }
 
 struct Rig {
   UNet3d net;
   nn::ParameterArena arena;
   DType type;
-  std::unique_ptr<Collective> self = make_self_communicator();
+  std::unique_ptr<Collective> self = make_self_communicator(device_under_test().type);
   std::unique_ptr<nn::Optimizer> optimizer;
   GradientReducer reducer;
   nn::GradScaler scaler;
@@ -40,11 +43,11 @@ struct Rig {
   explicit Rig(DType half, const kernels::LossScaleRule& rule = {}, double clip = 1.0,
                const ModelConfig& model = kModel)
       : net(1, 1, model),
-        arena(net, DType::f32, half),
+        arena(net, DType::f32, half, device_under_test()),
         type(half),
         optimizer(nn::make_adamw(arena, {})),
         reducer(arena.gradients(), arena.leaves(), *self, {.op = ReduceOp::sum}),
-        scaler(rule),
+        scaler(rule, device_under_test()),
         updater(arena, *optimizer, reducer, {.peak = 1e-2, .total = 20}, clip,
                 half == DType::f16 ? &scaler : nullptr) {
     nn::initialise(net, 3);
@@ -57,7 +60,7 @@ struct Rig {
     EXPECT_EQ(y.dtype(), type);
     const Loss loss = compute_loss({}, y, t, {});
     EXPECT_EQ(loss.total.dtype(), DType::f32);
-    backward(loss.total, Tensor::scalar<float>(static_cast<float>(weight * updater.loss_scale())));
+    backward(loss.total, updater.seed(weight));
     return loss.value(0);
   }
   apps::UpdateReport step(const Tensor& x, const Tensor& t) {
@@ -136,7 +139,7 @@ TEST(MixedPrecision, OverflowAtTheLowestScaleStops) {
   const Tensor x = noise(kShape, 1), t = noise(kShape, 2);
   Rig rig(DType::f16, {.initial = 4, .lowest = 2});
   Tensor bad = x.clone();
-  bad.data<float>()[5] = std::numeric_limits<float>::infinity();
+  bad.reshape({bad.numel()}).rows(5, 6).fill(std::numeric_limits<double>::infinity());
   const auto before = rig.weights();
   EXPECT_TRUE(rig.step(bad, t).skipped);
   rig.updater.begin_window();
@@ -198,8 +201,9 @@ TEST(MixedPrecision, RecomputeGivesTheSameBits) {
 // Features 132, 133 in small: every precision learns; bf16 without a scaler.
 TEST(MixedPrecision, EveryPrecisionLearns) {
   const Tensor x = noise(kShape, 1);
-  Tensor t = Tensor::zeros(kShape, DType::f32);
-  for (int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] = 0.5f * x.data<float>()[i];
+  std::vector<float> half_x = x.to_vector<float>();
+  for (float& v : half_x) v *= 0.5f;
+  const Tensor t = Tensor::from<float>(kShape, half_x, device_under_test());
   double f32_loss = 0;
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     Rig rig(type);

@@ -7,16 +7,19 @@
 #include "core/allocator.hpp"
 #include "nn/ops.hpp"
 #include "nn/parameter_arena.hpp"
+#include "tests/apps/device_under_test.hpp"
 #include "tests/support/random.hpp"
 
 namespace bora::unet3d {
 namespace {
 
+using bora::testing::device_under_test;
+
 Tensor noise(const Shape& shape, DType type, uint64_t seed) {
   const RngKey key{seed, 5};
   std::vector<double> v(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < v.size(); ++i) v[i] = key.normal(i);
-  return Tensor::from<double>(shape, v).to(type);
+  return Tensor::from<double>(shape, v).to(type).to(device_under_test());
 }
 
 int64_t count(int64_t in, int64_t out, int64_t base) {
@@ -37,7 +40,7 @@ TEST(UNet3d, HasTheSpecifiedParameterCounts) {
 // size.
 TEST(UNet3d, KeepsTheSpatialSize) {
   UNet3d net(1, 2, {.base = 4});
-  nn::ParameterArena arena(net, DType::f32);
+  nn::ParameterArena arena(net, DType::f32, device_under_test());
   nn::initialise(net, 0);
   const NoGrad no_grad;
   for (const Shape& shape :
@@ -69,22 +72,23 @@ TEST(UNet3d, ProjectsOnlyWhereChannelsChange) {
 std::vector<double> gradients(const ModelConfig& config, DType type, double* loss,
                               int64_t* peak = nullptr, std::vector<double>* statistics = nullptr) {
   UNet3d net(1, 1, config);
-  nn::ParameterArena arena(net, type);
+  nn::ParameterArena arena(net, type, device_under_test());
   nn::initialise(net, 4);
   const Shape shape{1, 34, 40, 37, 1};
   const Tensor x = noise(shape, type, 2), t = noise(shape, type, 3);
-  caching_allocator(cpu()).reset_peak();
-  const int64_t before = caching_allocator(cpu()).stats().live;
+  caching_allocator(device_under_test()).reset_peak();
+  const int64_t before = caching_allocator(device_under_test()).stats().live;
   const RngScope rng(RngPosition{.seed = 9});
   const Tensor y = nn::data_loss(net.forward(x), t, {}, nn::DataLoss::mse);
   *loss = y.item();
   backward(y);
   if (statistics)
     for (const nn::NamedBuffer& b : nn::named_buffers(net))
-      for (const double v : b.buffer->to(DType::f64).to_vector<double>()) statistics->push_back(v);
-  if (peak) *peak = caching_allocator(cpu()).stats().peak - before;
+      for (const double v : b.buffer->to(cpu()).to(DType::f64).to_vector<double>())
+        statistics->push_back(v);
+  if (peak) *peak = caching_allocator(device_under_test()).stats().peak - before;
   EXPECT_TRUE(arena.missing_gradients().empty());
-  return arena.gradients().all().to(DType::f64).to_vector<double>();
+  return arena.gradients().all().to(cpu()).to(DType::f64).to_vector<double>();
 }
 
 // Feature 108: recompute gives the same bits for less memory, also with dropout.
@@ -126,7 +130,7 @@ TEST(UNet3d, GradientMatchesCentralDifferences) {
   for (const char* norm : {"group", "instance", "batch"}) {
     for (const char* up : {"trilinear", "transposed"}) {
       UNet3d net(1, 1, {.base = 2, .levels = 2, .norm = norm, .up = up});
-      nn::ParameterArena arena(net, DType::f64);
+      nn::ParameterArena arena(net, DType::f64, device_under_test());
       nn::initialise(net, 4);
       const Shape shape{2, 6, 5, 7, 1};
       const Tensor x = noise(shape, DType::f64, 2), t = noise(shape, DType::f64, 3);
@@ -140,8 +144,9 @@ TEST(UNet3d, GradientMatchesCentralDifferences) {
       const RngKey key{7, 7};
       double expected = 0;
       const auto shifted = [&](double h) {
-        for (size_t i = 0; i < start.size(); ++i)
-          values.data<double>()[i] = start[i] + h * key.normal(i);
+        std::vector<double> moved = start;
+        for (size_t i = 0; i < start.size(); ++i) moved[i] += h * key.normal(i);
+        values.copy_from(Tensor::from<double>(values.shape(), moved));
         const NoGrad no_grad;
         return loss().item();
       };
@@ -156,7 +161,7 @@ TEST(UNet3d, GradientMatchesCentralDifferences) {
 // The decoder runs its 1x1x1 convolution before the interpolation; the definition has it after.
 TEST(UNet3d, ConvolutionBeforeUpsamplingIsTheSameFunction) {
   auto conv = nn::Conv3d::linear_gain(6, 3, Dims3::all(1), nn::Bias::yes);
-  nn::ParameterArena arena(conv, DType::f64);
+  nn::ParameterArena arena(conv, DType::f64, device_under_test());
   nn::initialise(conv, 11);
   const Tensor x = noise({2, 3, 4, 2, 6}, DType::f64, 5);
   const NoGrad no_grad;

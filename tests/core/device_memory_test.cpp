@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/allocator.hpp"
+#include "core/memory_report.hpp"
 #include "core/tensor.hpp"
 #include "tests/support/deferred_backend.hpp"
 
@@ -122,6 +123,9 @@ TEST_F(DeviceMemoryTest, APoolsMemoryGoesBackToIt) {
   }
   EXPECT_EQ(allocation_pool(cuda(0)), nullptr);
   EXPECT_EQ(pool->stats().live, 4096);
+  EXPECT_EQ(memory_of(cuda(0)).live, outside + 4096);
+  reset_memory_peaks(cuda(0));
+  EXPECT_EQ(memory_of(cuda(0)).by_op_at_peak.at("(none)"), memory_of(cuda(0)).live);
   EXPECT_EQ(caching_allocator(cuda(0)).stats().live, outside);
   pool.reset();  // the tensor keeps it
   EXPECT_EQ(in_pool.to_vector<float>()[999], 3.0f);

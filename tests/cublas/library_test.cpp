@@ -16,12 +16,13 @@ TEST(CublasLibrary, OpensWithAllItsFunctions) {
   const cublas::Library l = cublas::open_library(cublas::library_names());
   EXPECT_NE(l.gemm_ex, nullptr);
   EXPECT_NE(l.set_workspace, nullptr);
-  EXPECT_STREQ(l.status_string(CUBLAS_STATUS_NOT_SUPPORTED), "CUBLAS_STATUS_NOT_SUPPORTED");
+  EXPECT_NE(std::string(l.status_string(CUBLAS_STATUS_NOT_SUPPORTED)).find("not supported"),
+            std::string::npos);
   // Without a GPU there is no handle: that is said with cuBLAS's word.
   const std::string message =
       message_of([] { cublas::check(CUBLAS_STATUS_NOT_INITIALIZED, "cublasCreate"); });
   EXPECT_NE(message.find("cublasCreate: "), std::string::npos) << message;
-  EXPECT_NE(message.find("NOT_INITIALIZED"), std::string::npos) << message;
+  EXPECT_NE(message.find("not initialized"), std::string::npos) << message;
 }
 
 TEST(CublasLibrary, NamesWhatItLookedForAndThePackage) {

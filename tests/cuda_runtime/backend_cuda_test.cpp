@@ -21,10 +21,10 @@
 namespace bora {
 namespace {
 
-using kernels::cuda::install_cuda_backend;
 using kernels::cuda::bind_device;
 using kernels::cuda::device_counters;
 using kernels::cuda::DeviceCounters;
+using kernels::cuda::install_cuda_backend;
 
 using testing::AllOf;
 using testing::HasSubstr;

@@ -14,9 +14,9 @@
 namespace bora {
 namespace {
 
-using kernels::cuda::install_cuda_backend;
 using kernels::cuda::device_counters;
 using kernels::cuda::DeviceCounters;
+using kernels::cuda::install_cuda_backend;
 
 /// Sums of weighted inputs over some steps, the losses read back without waiting.
 std::vector<double> train(bool graphs, int steps) {
@@ -27,7 +27,7 @@ std::vector<double> train(bool graphs, int steps) {
   DeviceReadback readback(cuda(0), pool);
   Tensor input = Tensor::zeros({4096}, DType::f32, cuda(0));
   Tensor weights = Tensor::full({4096}, 0.1, DType::f32, cuda(0));
-  Event used;  // the step that read `input` last
+  Event used = compute.record();  // the work that touched `input` last, at first its filling
   for (int i = 0; i < steps; ++i) {
     Tensor staged = pool.tensor({4096}, DType::f32);
     for (int64_t k = 0; k < 4096; ++k)

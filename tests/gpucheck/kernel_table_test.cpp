@@ -47,8 +47,10 @@ TEST(KernelTable, HasARowForEveryKernelOfTheHeaders) {
   for (const std::string& name : kernels)
     EXPECT_EQ(rows.count(name), 1u)
         << "kernels/*.hpp declares " << name << ", apps/gpucheck/rows_*.cpp has no row for it";
-  for (const std::string& name : rows)
+  for (const std::string& name : rows) {
+    if (name.rfind("backend ", 0) == 0) continue;  // the element functions of core/backend.hpp
     EXPECT_EQ(kernels.count(name), 1u) << "row " << name << " is no function of kernels/*.hpp";
+  }
 }
 
 // On the emulated device where there is one, else on the CPU: rows, references and tolerances are

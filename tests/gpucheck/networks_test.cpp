@@ -36,6 +36,12 @@ TEST(MlperfUnet, RefusesExtentsThatDoNotHalve) {
   EXPECT_NE(message.find("multiple of 32"), std::string::npos) << message;
 }
 
+// So that the comparison with PyTorch is of the same layers: what torch_throughput.py counts.
+TEST(GpuCheckProblem, HasTheParametersOfItsTwin) {
+  EXPECT_EQ(nn::parameter_count(*make_problem("wind", 32, 1, 16).network), 21707905);
+  EXPECT_EQ(nn::parameter_count(*make_problem("mlperf", 32, 1, 32).network), 31190243);
+}
+
 TEST(GpuCheckProblem, IsTheSameEachTimeAndRefusesOtherNames) {
   const Problem a = make_problem("wind", 1, 1, 16), b = make_problem("wind", 1, 1, 16);
   EXPECT_EQ(a.text, "wind 1x16x16x16");

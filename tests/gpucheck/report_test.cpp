@@ -116,7 +116,7 @@ TEST(GpuCheckReport, JoinsStagesAndKeepsWhatCannotBeRead) {
   Stage kernels = stage("kernels", Status::passed);
   kernels.checks = {check(true)};
   write_stage(kernels, path + "/02-kernels.json");
-  Run run = join_stages(path, true);
+  gpucheck::Run run = join_stages(path, true);
   EXPECT_TRUE(run.right);
   EXPECT_EQ(run.machine.at("gpu"), "NVIDIA H200");
   EXPECT_EQ(run.ceilings.at("copy_GBps"), 4300);
@@ -128,7 +128,7 @@ TEST(GpuCheckReport, JoinsStagesAndKeepsWhatCannotBeRead) {
   EXPECT_EQ(run.stages[2].status, Status::error);
   EXPECT_NE(run.stages[2].error.find("03-training.json"), std::string::npos);
   write_run(run, path + "/run.out");
-  const Run again = read_run(path + "/run.out");
+  const gpucheck::Run again = read_run(path + "/run.out");
   EXPECT_EQ(table(again), table(run));
   EXPECT_NE(message_of([&] { read_run(path + "/02-kernels.json"); }).find("schema"),
             std::string::npos);
@@ -157,7 +157,7 @@ TEST(GpuCheckReport, ComparesWithTheBetterLayoutOfTheSameNetwork) {
   put(timed("ours graph", 20, 31, 1000));
   put(timed("torch channels_last", 50, 31, 3000));
   put(timed("torch contiguous", 40, 31, 2000));
-  Run run = join_stages(path, false);
+  gpucheck::Run run = join_stages(path, false);
   ASSERT_EQ(run.compare.size(), 1u);
   EXPECT_EQ(run.compare[0].ours_ms, 20);
   EXPECT_EQ(run.compare[0].ratio_to_best, 2);
@@ -168,6 +168,18 @@ TEST(GpuCheckReport, ComparesWithTheBetterLayoutOfTheSameNetwork) {
   EXPECT_EQ(run.compare[0].ratio_to_best, 0);
   EXPECT_NE(run.compare[0].note.find("not the same network"), std::string::npos);
   EXPECT_NE(table(run).find("not the same network"), std::string::npos);
+}
+
+TEST(GpuCheckReport, NeitherShowsNorComparesTimesOfAnEmulatedDevice) {
+  const std::string path = folder("emulated");
+  for (const char* way : {"ours eager", "torch contiguous"}) {
+    Stage s = timed(way, 123.25, 31, 900);
+    s.device = "emulated";
+    write_stage(s, path + "/" + way + ".json");
+  }
+  const gpucheck::Run run = join_stages(path, false);
+  EXPECT_TRUE(run.compare.empty());
+  EXPECT_EQ(table(run).find("123.2"), std::string::npos) << table(run);
 }
 
 TEST(GpuCheckReport, PrintsNoNumberThatIsNotThere) {
