@@ -33,7 +33,7 @@ __device__ void load_weights(const T* w, int n_out, int64_t channels, int lane, 
 /// A cell is a group of `group` threads of a warp (a power of two), of which the first `lanes` hold
 /// a pack each.
 template <class T, int K>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, K < 4 ? 4 : 2)
     head_forward_cells(int64_t cells, int lanes, int log_group, int n_out, const T* __restrict__ x,
                        const T* __restrict__ w, const T* __restrict__ bias, T* __restrict__ y) {
   constexpr int V = kPack<T>, kBatch = 2;
