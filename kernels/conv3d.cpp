@@ -8,6 +8,7 @@
 #include "kernels/conv3d_reference.hpp"
 #include "kernels/cpu/conv3d.hpp"
 #include "kernels/cuda/conv3d.hpp"
+#include "kernels/cuda/head.hpp"
 
 namespace bora::kernels {
 namespace {
@@ -101,6 +102,14 @@ void check_stream(const char* op, Stream stream, const Tensor& x) {
              stream.device, ", wanted one device");
 }
 
+/// Whether kernels/cuda/head.hpp takes it from the library.
+bool on_own_head([[maybe_unused]] const Conv3dAttributes& a, [[maybe_unused]] const Tensor& x,
+                 [[maybe_unused]] const Tensor& w, [[maybe_unused]] const Tensor& y) {
+  bool applies = false;
+  BORA_IF_CUDA(applies = cuda::head_applies(a, x, w, y));
+  return applies;
+}
+
 }  // namespace
 
 Shape conv3d_output_shape(const char* op, const Conv3dAttributes& a, const Shape& x,
@@ -154,6 +163,7 @@ void conv3d_forward(Stream stream, const Conv3dAttributes& a, const Tensor& x, c
       return cpu::conv3d_forward(a, x, w, bias, y);
     case DeviceType::cuda:
       check_stream("conv3d", stream, x);
+      if (on_own_head(a, x, w, y)) BORA_IF_CUDA(return cuda::head_forward(stream, x, w, bias, y));
       BORA_IF_CUDA(return cuda::conv3d_forward(stream, a, x, w, bias, y));
   }
 }
@@ -170,6 +180,8 @@ void conv3d_backward_data(Stream stream, const Conv3dAttributes& a, const Tensor
       return cpu::conv3d_backward_data(a, dy, w, bias, dx);
     case DeviceType::cuda:
       check_stream("conv3d (data gradient)", stream, dy);
+      if (!bias.defined() && on_own_head(a, dx, w, dy))
+        BORA_IF_CUDA(return cuda::head_backward_data(stream, dy, w, dx));
       BORA_IF_CUDA(return cuda::conv3d_backward_data(stream, a, dy, w, bias, dx));
   }
 }
@@ -185,6 +197,8 @@ void conv3d_backward_weights(Stream stream, const Conv3dAttributes& a, const Ten
       return cpu::conv3d_backward_weights(a, x, dy, mode, dw);
     case DeviceType::cuda:
       check_stream("conv3d (weight gradient)", stream, x);
+      if (on_own_head(a, x, dw, dy))
+        BORA_IF_CUDA(return cuda::head_backward_weights(stream, x, dy, mode, dw));
       BORA_IF_CUDA(return cuda::conv3d_backward_weights(stream, a, x, dy, mode, dw));
   }
 }

@@ -11,8 +11,9 @@ namespace bora::kernels {
 
 /// out = {sum of squares, number of non-finite elements, largest magnitude} of `gradient` (any
 /// floating type); out (3) f64 on the same device.  Non-finite elements are counted and left out of
-/// the other two, so out is always finite.  Sums in f64, fixed tree: the same bits for any number
-/// of threads.  Several ranges: add the first two, take the maximum of the third.
+/// the other two, so out is always finite.  Sums in f64, fixed tree (a device's is another one
+/// than the CPU's): the same bits for any number of threads.  Several ranges: add the first two,
+/// take the maximum of the third.
 void grad_stats(Stream stream, const Tensor& gradient, Tensor& out);
 
 /// gradient *= factor in place (in f32; f64 for f64), and grad_stats of the result, in one pass.  A

@@ -118,6 +118,7 @@ void run_cpu(OptimBuffers& buffers, const Update& shared) {
 
 template <class Update>
 void launch(Stream stream, OptimBuffers& buffers, double weight_decay, const Update& update) {
+  static_assert(Update::kSlots == 1 || Update::kSlots == 2);
   const StepScalars* const scalars =
       buffers.scalars.defined()
           ? reinterpret_cast<const StepScalars*>(buffers.scalars.data<double>())

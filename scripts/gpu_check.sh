@@ -157,7 +157,9 @@ if usable sanitizer compute-sanitizer; then
   done
 fi
 
-own cudnn $most cudnn ${out:+--plan_file="${out%.json}-plans.json"}
+described=$root/tests/cudnn/devices/h200.json
+[ -s "$described" ] || described=""
+own cudnn $most cudnn ${described:+--prediction_file="$described"} ${out:+--plan_file="${out%.json}-plans.json"}
 if $short; then
   absent nccl left_out "less than 300 s were given"
 elif LD_LIBRARY_PATH=$libraries "${check}_nccl" --help >/dev/null 2>&1; then

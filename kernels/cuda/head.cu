@@ -33,7 +33,7 @@ __device__ void load_weights(const T* w, int n_out, int64_t channels, int lane, 
 /// A cell is a group of `group` threads of a warp (a power of two), of which the first `lanes` hold
 /// a pack each.
 template <class T, int K>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, K < 4 ? 4 : 2)
     head_forward_cells(int64_t cells, int lanes, int log_group, int n_out, const T* __restrict__ x,
                        const T* __restrict__ w, const T* __restrict__ bias, T* __restrict__ y) {
   constexpr int V = kPack<T>, kBatch = 2;
@@ -180,14 +180,14 @@ bool head_applies(const Conv3dAttributes& a, const Tensor& x, const Tensor& w, c
                          a.stride == one && a.padding == Dims3::all(0);
   const int64_t pack = pack_elements(x.dtype()), channels = x.size(4);
   return pointwise && w.size(0) >= 1 && w.size(0) <= kMaxOutputs && channels >= pack &&
-         channels % pack == 0 && channels / pack <= kWarp && x.dtype() == w.dtype() &&
-         x.dtype() == y.dtype() && aligned(x.raw()) && aligned(w.raw());
+         channels % pack == 0 && channels / pack <= kWarp && x.dtype() == y.dtype() &&
+         aligned(x.raw()) && aligned(w.raw());
 }
 
 void head_forward(Stream stream, const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& y) {
   constexpr const char* kOp = "head_forward";
-  BORA_CHECK(head_applies({}, x, w, y), kOp, ": x ", x.shape(), ", w ", w.shape(), ", y ",
-             y.shape(), "; see head_applies");
+  BORA_CHECK(head_applies({}, x, w, y) && w.dtype() == x.dtype(), kOp, ": x ", x.shape(), ", w ",
+             w.shape(), ", y ", y.shape(), "; see head_applies");
   const Volume v = volume_of(x, kOp);
   const int64_t n_out = w.size(0);
   check_tensor(y, {v.n, v.size.d, v.size.h, v.size.w, n_out}, x.dtype(), x.device(), kOp);
@@ -208,8 +208,8 @@ void head_forward(Stream stream, const Tensor& x, const Tensor& w, const Tensor&
 
 void head_backward_data(Stream stream, const Tensor& dy, const Tensor& w, Tensor& dx) {
   constexpr const char* kOp = "head_backward_data";
-  BORA_CHECK(head_applies({}, dx, w, dy), kOp, ": dx ", dx.shape(), ", w ", w.shape(), ", dy ",
-             dy.shape(), "; see head_applies");
+  BORA_CHECK(head_applies({}, dx, w, dy) && w.dtype() == dx.dtype(), kOp, ": dx ", dx.shape(),
+             ", w ", w.shape(), ", dy ", dy.shape(), "; see head_applies");
   const Volume v = volume_of(dx, kOp);
   const int64_t n_out = w.size(0);
   check_tensor(dy, {v.n, v.size.d, v.size.h, v.size.w, n_out}, dx.dtype(), dx.device(), kOp);

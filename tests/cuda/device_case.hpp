@@ -47,7 +47,7 @@ inline Stream device_stream() { return current_stream(cuda(0)); }
 /// Values on the device; `shift` elements behind an address that packs could start at.
 inline Tensor on_device(const Shape& shape, const std::vector<double>& values, DType type,
                         int64_t shift = 0) {
-  const Tensor host = make_tensor(shape, values, type);
+  const Tensor host = make_tensor(shape, values, type, cpu());
   Tensor all = Tensor::empty({shape.numel() + shift}, type, cuda(0));
   Tensor view = all.view(shift, shape);
   view.copy_from(host);

@@ -84,11 +84,13 @@ TEST_F(CudaFlat, UpdatesAsTheCpuDoes) {
             SCOPED_TRACE(testing::Message()
                          << gradient << " " << working << " " << n << " " << shift << " " << kind);
             OptimBuffers host{
-                .gradient = make_tensor({n}, normal_values(n, 1), gradient),
-                .master = make_tensor({n}, normal_values(n, 2), DType::f32),
-                .slot0 = kind < 2 ? make_tensor({n}, normal_values(n, 3), DType::f32) : Tensor(),
-                .slot1 = kind == 0 ? make_tensor({n}, uniform_values(n, 0.1, 1, 4), DType::f32)
-                                   : Tensor(),
+                .gradient = make_tensor({n}, normal_values(n, 1), gradient, cpu()),
+                .master = make_tensor({n}, normal_values(n, 2), DType::f32, cpu()),
+                .slot0 =
+                    kind < 2 ? make_tensor({n}, normal_values(n, 3), DType::f32, cpu()) : Tensor(),
+                .slot1 = kind == 0
+                             ? make_tensor({n}, uniform_values(n, 0.1, 1, 4), DType::f32, cpu())
+                             : Tensor(),
                 .working = Tensor::zeros({n}, working),
                 .skip = {}};
             OptimBuffers device = to(host, shift);
@@ -123,8 +125,8 @@ TEST_F(CudaFlat, UpdatesAsTheCpuDoes) {
 
 TEST_F(CudaFlat, SkippedUpdateWritesNothing) {
   const int64_t n = 100;
-  OptimBuffers b{.gradient = make_tensor({n}, normal_values(n, 1), DType::f32),
-                 .master = make_tensor({n}, normal_values(n, 2), DType::f32),
+  OptimBuffers b{.gradient = make_tensor({n}, normal_values(n, 1), DType::f32, cpu()),
+                 .master = make_tensor({n}, normal_values(n, 2), DType::f32, cpu()),
                  .slot0 = Tensor::zeros({n}, DType::f32),
                  .slot1 = Tensor::zeros({n}, DType::f32),
                  .working = Tensor::zeros({n}, DType::f16),

@@ -28,10 +28,10 @@ TEST_F(CudaVolume, MaxPoolMovesTheCpusBits) {
             std::vector<double> values = normal_values(large.numel(), 1);
             values[5] = std::nan("");
             values[1] = values[static_cast<size_t>(channels) + 1];  // equals: the first wins
-            const Tensor x = make_tensor(large, values, type);
-            const Tensor dy = make_tensor(small, normal_values(small.numel(), 2), type);
+            const Tensor x = make_tensor(large, values, type, cpu());
+            const Tensor dy = make_tensor(small, normal_values(small.numel(), 2), type, cpu());
             Tensor y = Tensor::empty(small, type), winner = Tensor::empty(small, DType::u8),
-                   dx = make_tensor(large, normal_values(large.numel(), 3), type);
+                   dx = make_tensor(large, normal_values(large.numel(), 3), type, cpu());
             max_pool3d_forward(x.stream(), {}, x, y, winner);
             const std::vector<double> before = values_of(dx);
             max_pool3d_backward(x.stream(), {}, dy, winner, mode, dx);
@@ -103,8 +103,8 @@ TEST_F(CudaVolume, CopiesMoveTheCpusBits) {
       for (const int64_t shift : {0, 1}) {
         SCOPED_TRACE(testing::Message() << type << " " << channels << " " << shift);
         const Shape part{2, 3, 4, 5, channels}, whole{2, 3, 4, 5, 2 * channels};
-        const Tensor a = make_tensor(part, integer_values(part.numel(), 100, 1), type),
-                     b = make_tensor(part, integer_values(part.numel(), 100, 2), type);
+        const Tensor a = make_tensor(part, integer_values(part.numel(), 100, 1), type, cpu()),
+                     b = make_tensor(part, integer_values(part.numel(), 100, 2), type, cpu());
         const auto moved = [&](const Tensor& t) {
           Tensor view = empty_on_device(t.shape(), t.dtype(), shift);
           view.copy_from(t);
