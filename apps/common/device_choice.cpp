@@ -42,10 +42,9 @@ DeviceChoice decide_device(const std::string& wanted, const DeviceSight& sight, 
   if (sight.n_devices == 0) {
     // What to do about it is for those who want one.
     if (wanted == "auto") return {cpu(), sight.why_none.substr(0, sight.why_none.find(';')), {}};
-    throw UsageError(
-        "device=cuda: there is no CUDA device here: " + sight.why_none +
-        "; wanted cpu or auto, a build with CUDA (-DBORA_CUDA=ON) on a machine with "
-        "a GPU and its driver, or a GPU from the scheduler (Slurm: --gpus-per-task=1)");
+    throw UsageError("device=cuda: there is no CUDA device here: " + sight.why_none +
+                     ". Wanted cpu or auto, or a machine with a GPU, or one from the scheduler "
+                     "(Slurm: --gpus-per-task=1)");
   }
   if (wanted == "auto" && sight.emulated)
     return {cpu(), "the CUDA device of this build is an emulator, for tests", {}};

@@ -38,10 +38,10 @@ BatchFeed::BatchFeed(const data::Dataset& training, const apps::WindowPlan& plan
   if (device != cpu()) uploader_.emplace(device);
 }
 
-BatchFeed::Loaded BatchFeed::read(const data::Slot& slot) const {
+data::Sample BatchFeed::read(const data::Slot& slot) const {
   const RngKey key{seed_, rng_stream("augment", static_cast<uint64_t>(slot.epoch),
                                      static_cast<uint64_t>(slot.index))};
-  return {slot, training_.read(slot.index, data::WindowChoice::random(key))};
+  return training_.read(slot.index, data::WindowChoice::random(key));
 }
 
 void BatchFeed::start(data::EpochPosition from) {
@@ -60,15 +60,19 @@ MicroStep BatchFeed::load_next() {
   BORA_CHECK(!sizes_.empty(), "BatchFeed: the epoch has no more micro-steps");
   const int64_t size = std::exchange(sizes_.front(), 0);
   sizes_.pop_front();
-  std::vector<data::Sample> samples;
-  std::optional<Loaded> first;
-  for (int64_t i = 0; i < size; ++i) {
-    std::optional<Loaded> item = loader_.next();
-    BORA_CHECK(item, "the loader ended ", size - i, " samples early");
-    if (!item->slot.padding) samples.push_back(item->sample);
-    if (!first) first = std::move(item);
+  const auto begin = static_cast<size_t>(loader_.n_delivered());
+  const std::vector<data::Slot>& slots = loader_.slots();
+  std::vector<data::Sample> all;
+  while (static_cast<int64_t>(all.size()) < size) {
+    std::optional<data::Sample> next = loader_.next();
+    BORA_CHECK(next, "the loader ended ", size - static_cast<int64_t>(all.size()),
+               " samples early");
+    all.push_back(std::move(*next));
   }
-  return join(first->slot, samples, first->sample);
+  std::vector<data::Sample> samples;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!slots[begin + i].padding) samples.push_back(all[i]);
+  return join(slots[begin], samples, all.front());
 }
 
 void BatchFeed::prefetch() {
@@ -96,7 +100,7 @@ MicroStep BatchFeed::read_micro_step(const std::vector<data::Slot>& slots, size_
   std::vector<data::Sample> samples;
   std::optional<data::Sample> first;
   for (size_t i = begin; i < begin + static_cast<size_t>(n); ++i) {
-    data::Sample sample = read(slots.at(i)).sample;
+    data::Sample sample = read(slots.at(i));
     if (!slots[i].padding) samples.push_back(sample);
     if (!first) first = std::move(sample);
   }

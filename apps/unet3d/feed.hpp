@@ -57,11 +57,7 @@ class BatchFeed {
   double wait_s() const { return loader_.wait_s(); }
 
  private:
-  struct Loaded {
-    data::Slot slot;
-    data::Sample sample;
-  };
-  Loaded read(const data::Slot& slot) const;
+  data::Sample read(const data::Slot& slot) const;
   MicroStep read_micro_step(const std::vector<data::Slot>& slots, size_t begin, int64_t n) const;
   MicroStep load_next();
 
@@ -70,9 +66,9 @@ class BatchFeed {
   uint64_t seed_;
   Device device_;
   std::optional<apps::Uploader> uploader_;
-  std::deque<int64_t> sizes_;       // of the micro-steps to come, padding included
-  std::optional<MicroStep> ahead_;  // sent already
-  data::Loader<Loaded> loader_;     // last: its threads use the members above
+  std::deque<int64_t> sizes_;          // of the micro-steps to come, padding included
+  std::optional<MicroStep> ahead_;     // sent already
+  data::Loader<data::Sample> loader_;  // last: its threads use the members above
 };
 
 }  // namespace bora::unet3d

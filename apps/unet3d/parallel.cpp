@@ -54,7 +54,8 @@ std::unique_ptr<Collective> make_tensor_group(const CommConfig& config, const Mp
   options.check_every = kCheckEvery;
   options.devices = {device.index};
   options.observer = make_flight_observer();
-  return make_nccl_communicator(ranks, nccl_place(session), options);
+  return with_context("device=cuda",
+                      [&] { return make_nccl_communicator(ranks, nccl_place(session), options); });
 }
 
 MemorySource shared_memory(Collective& ranks) {

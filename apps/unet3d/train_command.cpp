@@ -24,7 +24,9 @@ auto with_memory_advice(const Config& config, Body&& body) {
   } catch (const UsageError&) {
     throw;
   } catch (const Error& e) {
-    if (std::string_view(e.what()).find("out of host memory") == std::string_view::npos) throw;
+    const std::string_view text = e.what();
+    if (text.find("out of host memory") == text.npos && text.find("out of memory") == text.npos)
+      throw;
     throw Error(
         detail::join(e.what(), " (now train.batch=", config.train.batch,
                      ", data.shape=", config.data.shape, ", model.base=", config.model.base,

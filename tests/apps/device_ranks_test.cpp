@@ -13,6 +13,7 @@
 
 #include "apps/unet3d/trainer.hpp"
 #include "comm/broadcast_state.hpp"
+#include "comm/communicator.hpp"
 #include "comm/nccl_communicator.hpp"
 #include "core/backend.hpp"
 #include "kernels/simt/emulator.hpp"
@@ -153,8 +154,8 @@ TEST_F(DeviceRanks, TrainAsOneRankDoes) {
 
 // Feature 130 on devices: an overflow on one rank's samples is all ranks' overflow.
 TEST_F(DeviceRanks, AgreeOnSkippedUpdates) {
-  Trainer trainer(config("precision = 'fp16'\nscaler.initial = 1099511627776.0\n"
-                         "scaler.highest = 1099511627776.0\n",
+  Trainer trainer(config("train.epochs = 3\nprecision = 'fp16'\nscaler.initial = 268435456.0\n"
+                         "scaler.highest = 268435456.0\n",
                          "half"),
                   *host_, {cuda(0), nccl_.get()});
   trainer.run();

@@ -200,15 +200,22 @@ TEST_F(DeviceTrainer, OverflowIsSkippedAndRecoveredFrom) {
   ASSERT_GT(scales.size(), 1u);
   for (size_t i = 0; i < scales.size(); ++i)
     EXPECT_EQ(scales[i], std::ldexp(1.0, 30 - static_cast<int>(i)));
-  for (const double update : forced.series("skipped", "update")) EXPECT_EQ(update, 0);
+  size_t at_first = 0;  // skipped before the first update
+  for (const Row& row : forced.rows) {
+    if (row.at("kind") == "train") break;
+    if (row.at("kind") != "skipped") continue;
+    EXPECT_EQ(row.at("update"), "0");
+    ++at_first;
+  }
+  ASSERT_GT(at_first, 1u);
   ASSERT_FALSE(forced.series("train", "lr").empty());
   const Run plain = train(device_under_test(), half);
   // The first update made has the first rate, and the count goes on from there.
   EXPECT_EQ(forced.series("train", "lr")[0], plain.series("train", "lr")[0]);
   EXPECT_EQ(forced.series("train", "update")[0], 1);
-  EXPECT_EQ(forced.series("train", "skipped")[0], static_cast<double>(scales.size()));
+  EXPECT_EQ(forced.series("train", "skipped")[0], static_cast<double>(at_first));
   EXPECT_EQ(forced.series("train", "loss_scale")[0],
-            std::ldexp(1.0, 30 - static_cast<int>(scales.size())));
+            std::ldexp(1.0, 30 - static_cast<int>(at_first)));
   // f16 against f32: 20 units of 2^-11, as MixedPrecision.GradientFollowsF32 derives.
   const Run full = train(device_under_test(), "train.epochs = 3\n");
   expect_near(plain.series("train", "loss"), full.series("train", "loss"), 20 * 0x1p-11, "fp16");

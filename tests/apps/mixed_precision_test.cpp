@@ -144,6 +144,8 @@ TEST(MixedPrecision, OverflowAtTheLowestScaleStops) {
   EXPECT_TRUE(rig.step(bad, t).skipped);
   rig.updater.begin_window();
   rig.forward_backward(bad, t);
+  // A device asks when it reports.
+  rig.updater.find_suspect_with([](int64_t) { return std::string("op 1 (conv3d)"); });
   try {
     rig.updater.finish_window("op 1 (conv3d)");
     FAIL() << "went on";

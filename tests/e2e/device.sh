@@ -5,14 +5,14 @@
 # shellcheck source=tests/e2e/common.sh
 source "$(dirname "$0")/common.sh"
 tiny=(--data.root="$data" --data.shape=9x8x6 --model.base=4 --model.levels=1 --optim.lr=3e-3 --split.validation=0.1 --split.test=0.8
-      --train.epochs=1 --train.batch=2 --output.log_every=1)
+      --train.batch=2 --output.log_every=1)
 unet3d=$bin/unet3d
 
 "$unet3d" info >"$work/info" 2>&1 || { cat "$work/info" >&2; fail "info"; }
 grep -q "1 CUDA device: 0 emulated" "$work/info" || { cat "$work/info" >&2; fail "info does not tell the device"; }
 
 train() {  # train NAME ARGS...
-  "$unet3d" train "${tiny[@]}" --output.dir="$work/$1" "${@:2}" >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2; fail "train $*"; }
+  "$unet3d" train "${tiny[@]}" --train.epochs="${epochs:-1}" --output.dir="$work/$1" "${@:2}" >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2; fail "train $*"; }
 }
 train cpu
 grep -q "device: cpu (the CUDA device of this build is an emulator" "$work/cpu.log" || { cat "$work/cpu.log" >&2; fail "auto does not say why"; }
@@ -36,11 +36,11 @@ mask=$(find "$data/mask_buildings" -name '285VF2_*')
 "$unet3d" predict --checkpoint="$work/cuda/best.h5" --device=cuda --output="$work/p.nc" "$mask" >"$work/out" 2>&1 ||
   { cat "$work/out" >&2; fail "predict on the device"; }
 [ -s "$work/p.nc" ] || fail "no prediction"
-train cuda --resume --train.epochs=2 --train.extend=hold --device=cpu
+epochs=2 train cuda --resume --train.extend=hold --device=cpu
 
 # Several ranks want NCCL between their devices, which a build without CUDA has not.
-expect_failure 2 "NCCL communicator: this binary was built without CUDA" mpirun -n 2 "$unet3d" train "${tiny[@]}" --device=cuda \
-  --output.dir="$work/two"
+expect_failure 2 "NCCL communicator: this binary was built without CUDA" mpirun -n 2 "$unet3d" train "${tiny[@]}" \
+  --train.epochs=1 --device=cuda --output.dir="$work/two"
 "$bin/bench_step" --device=cuda --model.base=4 --model.levels=1 --size=6x5x4 --warmup=1 --repeats=2 --json="$work/bench.json" >"$work/out" 2>&1 ||
   { cat "$work/out" >&2; fail "bench_step"; }
 grep -q "device: cuda:0 emulated.*step replayed" "$work/out" || { cat "$work/out" >&2; fail "bench_step does not tell the device"; }
