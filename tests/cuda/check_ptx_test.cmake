@@ -7,7 +7,7 @@ file(MAKE_DIRECTORY "${WORK}")
 set(head ".version 8.0\n.target sm_80\n.visible .entry norm_apply_slabsLb1E(\n\t.param .u64 p\n)\n{\n\t.reg .b32 %r<5>;\n")
 set(load "\tld.global.v4.u32 \t{%r1, %r2, %r3, %r4}, [%rd1];\n")
 set(store "\tst.global.v4.u32 \t[%rd1], {%r1, %r2, %r3, %r4};\n")
-set(tail "\tfma.rn.f32 \t%f1, %f2, %f3, %f4;\n\tatom.global.add.u32 \t%r1, [%rd1], 1;\n\tret;\n}\n")
+set(tail "\tld.shared.v4.f32 \t{%f1, %f2, %f3, %f4}, [%r1];\n\tfma.rn.f32 \t%f1, %f2, %f3, %f4;\n\tatom.global.add.u32 \t%r1, [%rd1], 1;\n\tret;\n}\n")
 function(report out registers spills)
   set(${out} "ptxas info    : Compiling entry function 'norm_apply_slabsLb1E' for 'sm_80'
 ptxas info    : Function properties for norm_apply_slabsLb1E
