@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cudnn/ready_plans.hpp"
 
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "core/log.hpp"
 #include "kernels/cudnn/qualify.hpp"
@@ -26,9 +28,11 @@ struct Shared {
   std::vector<std::string> log;
 };
 
+// Never destroyed: at the end of the process cuDNN's engines, opened after this was made, and the
+// CUDA runtime go first, and descriptors of plans must not be destroyed without them.
 Shared& shared() {
-  static Shared s;
-  return s;
+  static auto* s = new Shared();
+  return *s;
 }
 
 const DeviceDescription& description(int device) {
@@ -59,11 +63,23 @@ struct Operands {
 
 ConvPlan fastest(Session& session, const ConvKey& key, std::vector<ConvPlan> plans) {
   if (plans.size() == 1) return std::move(plans.front());
-  const Operands t(session.stream(), key);
-  const auto tensors = bindings(key.pass, t.first, t.second, t.bias, t.result);
+  std::optional<Operands> t;
+  try {
+    t.emplace(session.stream(), key);
+  } catch (const Error& e) {  // tensors of a layer that just fits into memory do not fit twice
+    log_warn("cuDNN: engines for ", text_of(key), " are not timed: ", e.what());
+    return std::move(plans.front());
+  }
+  const auto tensors = bindings(key.pass, t->first, t->second, t->bias, t->result);
   std::vector<double> times;
-  for (const ConvPlan& plan : plans)
-    times.push_back(time_on_device(session.stream(), [&] { session.execute(plan, tensors); }));
+  for (const ConvPlan& plan : plans) {
+    try {
+      times.push_back(time_on_device(session.stream(), [&] { session.execute(plan, tensors); }));
+    } catch (const Error& e) {  // one that does not run is slower than all that do
+      log_warn("cuDNN: ", text_of(plan.choice), " for ", text_of(key), ": ", e.what());
+      times.push_back(std::numeric_limits<double>::infinity());
+    }
+  }
   const size_t best = tuned_choice(times);
   log_info("cuDNN: ", text_of(key), ": ", plans[best].text(), ", ", times[best],
            " ms; cuDNN's first: ", times[0], " ms");
@@ -122,6 +138,8 @@ ReadyPlan make(Session& session, const ConvKey& key) {
       if (plans.empty()) return ready;
       plan = fastest(session, key, std::move(plans));
     }
+    // What cuDNN tried in vain meanwhile must not show up in the next check of a launch.
+    static_cast<void>(cudaGetLastError());
     const std::string wrong = settings.qualify ? fault(session, key, *plan) : std::string();
     if (wrong.empty()) break;
     log_warn("cuDNN: ", text_of(plan->choice), " is not right for ", text_of(key), ": ", wrong,
