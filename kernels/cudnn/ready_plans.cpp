@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "core/allocator.hpp"
 #include "core/log.hpp"
 #include "kernels/cudnn/qualify.hpp"
 #include "kernels/cudnn/tuning.hpp"
@@ -44,6 +45,12 @@ const DeviceDescription& description(int device) {
   return found->second;
 }
 
+/// Memory for a search's tensors, of the size of a layer: it goes back to the device at the end
+/// instead of staying in the caller's pool, which a StepGraph keeps for good.
+std::shared_ptr<CachingAllocator> passing_pool(const Session& session) {
+  return std::make_shared<CachingAllocator>(session.stream().device);
+}
+
 /// Random operands for measuring.
 struct Operands {
   Tensor first, second, bias, result;
@@ -63,6 +70,8 @@ struct Operands {
 
 ConvPlan fastest(Session& session, const ConvKey& key, std::vector<ConvPlan> plans) {
   if (plans.size() == 1) return std::move(plans.front());
+  for (const ConvPlan& plan : plans) session.prepare(plan);
+  const AllocationPoolScope scope(passing_pool(session));
   std::optional<Operands> t;
   try {
     t.emplace(session.stream(), key);
@@ -91,7 +100,7 @@ ConvPlan fastest(Session& session, const ConvKey& key, std::vector<ConvPlan> pla
 std::string fault(Session& session, const ConvKey& key, const ConvPlan& plan) {
   constexpr uint64_t kSeed = 20260101;  // any: the same data in each run
   std::string failure;
-  try {
+  const auto result_of = [&] {
     return qualify(
         session.stream(), key,
         [&](const Tensor& first, const Tensor& second, const Tensor& bias, Tensor& result) {
@@ -103,6 +112,20 @@ std::string fault(Session& session, const ConvKey& key, const ConvPlan& plan) {
           }
         },
         kSeed);
+  };
+  try {
+    session.prepare(plan);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  try {
+    const AllocationPoolScope scope(passing_pool(session));
+    return result_of();
+  } catch (const Error&) {
+    if (!failure.empty()) return failure;
+  }
+  try {
+    return result_of();  // once more, with what the caller's pool has lying idle
   } catch (const Error& e) {
     if (!failure.empty()) return failure;
     log_warn("cuDNN: ", text_of(plan.choice), " for ", text_of(key),
