@@ -137,7 +137,10 @@ void try_out(NcclEngine& engine, int rank, int size, double limit_s) {
   engine.stream().bind();
   DeviceWord word;
   int32_t value = rank + 1;
-  BORA_CUDART(cudaMemcpy(word.data(), &value, sizeof(value), cudaMemcpyHostToDevice));
+  // On the communication stream, before the sum: from pageable memory cudaMemcpy may return before
+  // the bytes have arrived, and a stream that does not wait for the default one would not see them.
+  BORA_CUDART(cudaMemcpyAsync(word.data(), &value, sizeof(value), cudaMemcpyHostToDevice,
+                              engine.stream().native()));
   NcclNote note;
   note.operation = "all_reduce";
   note.label = "start";

@@ -215,6 +215,7 @@ std::vector<Tensor> StepGraph::run(const std::string& variant, const std::vector
       log_info("step '", variant,
                "' runs eagerly where its inputs are not those of its graph: ", changed);
     v.way = Way::eager;
+    const int64_t live = pool_->stats().live;
     std::vector<Tensor> results;
     {
       const AllocationPoolScope scope(pool_);
@@ -222,6 +223,7 @@ std::vector<Tensor> StepGraph::run(const std::string& variant, const std::vector
     }
     // Not to where the graph writes its results, and not in the pool.
     for (Tensor& r : results) r = r.detach().clone();
+    if (pool_->stats().live != live) forget_graphs();  // what stays may lie in a graph's scratch
     return results;
   }
   if (v.runs < options_.warm_up) {

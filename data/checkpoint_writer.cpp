@@ -177,7 +177,10 @@ void CheckpointWriter::tensor(std::string_view name, Tensor& value, std::string_
   if (value.numel() > 0)
     backend(value.device().type)
         .copy(stream, host.raw(), cpu(), value.raw(), value.device(), value.bytes());
-  impl_->copies.push_back({impl_->prefix.full(name), std::string(axes), host, stream.record()});
+  const Event copied = stream.record();
+  // A writer that goes without commit() gives the memory back with the copy under way.
+  pinned_pool(value.device()).guard(host, copied);
+  impl_->copies.push_back({impl_->prefix.full(name), std::string(axes), host, copied});
 }
 
 void CheckpointWriter::value(std::string_view name, int64_t& value) {

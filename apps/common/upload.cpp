@@ -50,6 +50,7 @@ void Uploader::reserve(int64_t bytes) {
   const AllocationTag tag("batches");
   staging_ = Tensor::empty({bytes}, DType::u8, device_);
   fixed_ = Tensor::empty({bytes}, DType::u8, device_);
+  staging_free_ = current_stream(device_).record();  // where new memory is filled (memory poison)
 }
 
 void Uploader::send(const std::vector<Tensor>& tensors) {

@@ -14,6 +14,7 @@
 
 #include "kernels/cublas/gemm_call.hpp"
 #include "kernels/cublas/library.hpp"
+#include "kernels/cuda/runtime.hpp"
 #include "kernels/portable.hpp"
 
 namespace bora::kernels::cuda {
@@ -86,6 +87,7 @@ void gemm(Stream stream, const GemmCall& call) {
   // cores away.
   const cublasComputeType_t compute =
       call.type == DType::f32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
+  const DeviceGuard guard(stream.device.index);  // a handle is of the thread's device
   const float alpha = 1, beta = static_cast<float>(call.beta);
   check(library().gemm_ex(handle_for(stream), call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
                           call.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, call.m, call.n, call.k,

@@ -98,6 +98,9 @@ void CudaBackend::copy(Stream stream, void* dst, Device dst_device, const void* 
                               : dst_device == src_device ? cudaMemcpyDeviceToDevice
                                                          : cudaMemcpyDefault;
   BORA_RUNTIME(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), kind, native(stream)));
+  // CUDA says of pageable memory only that the call "might be synchronous": where the device reads
+  // the host's page tables (HMM, Grace) it need not be.
+  if (blocks) BORA_RUNTIME(cudaStreamSynchronize(native(stream)));
   ++(blocks ? n_.blocking_copies : n_.copies);
 }
 
@@ -170,8 +173,15 @@ void CudaBackend::wait(Stream stream, const Event& event) {
   if (event.native() == nullptr) return;  // done always
   const auto& e = *static_cast<const NativeEvent*>(event.native());
   const DeviceGuard guard(stream.device.index);
-  // An event of a capture that has ended lies before everything that can be issued now.
-  if (e.capture != nullptr && !e.capture->open) return;
+  if (e.capture != nullptr && !e.capture->open) {
+    // What was captured runs where the graph is launched.  That is behind the event for the stream
+    // itself; others wait for all that has been launched there.
+    const Stream origin = e.capture->origin;
+    if (native(stream) != native(origin) && capture_of(stream) == nullptr &&
+        capture_of(origin) == nullptr)
+      wait(stream, record(origin));
+    return;
+  }
   // Replays would not wait for it.
   if (e.capture == nullptr && capture_of(stream) != nullptr)
     refuse_in_capture("a captured stream waits for work issued before the capture");
@@ -184,8 +194,8 @@ bool CudaBackend::done(const Event& event) {
   if (event.native() == nullptr) return true;
   const auto& e = *static_cast<const NativeEvent*>(event.native());
   if (e.capture != nullptr) return !e.capture->open;
-  const RelaxedCapture relaxed;  // looking at work outside a capture does not disturb it
   const DeviceGuard guard(event.device().index);
+  const RelaxedCapture relaxed;  // looking at work outside a capture does not disturb it
   const cudaError_t code = cudaEventQuery(e.event);
   if (code == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());  // "not ready" is no error for those who look later
@@ -206,14 +216,24 @@ void CudaBackend::synchronize(const Event& event) {
   if (event.native() == nullptr) return;
   refuse_in_capture("the host waits for an event");
   const auto& e = *static_cast<const NativeEvent*>(event.native());
-  if (e.capture != nullptr) return;
+  if (e.capture != nullptr) return synchronize(e.capture->origin);  // as wait()
   const DeviceGuard guard(event.device().index);
   ++n_.synchronizes;
   BORA_RUNTIME(cudaEventSynchronize(e.event));
 }
 
+// Pinned memory is every device's, but taking it makes a context on the thread's: not on device 0,
+// where a thread stands that has chosen none.
+int CudaBackend::home_device() {
+  const std::lock_guard lock(mutex_);
+  int current = 0;
+  BORA_RUNTIME(cudaGetDevice(&current));
+  return devices_.empty() || devices_.contains(current) ? current : devices_.begin()->first;
+}
+
 void* CudaBackend::allocate_pinned(int64_t bytes) {
   refuse_in_capture("pinned memory is taken");
+  const DeviceGuard guard(home_device());
   void* data = nullptr;
   const cudaError_t code = cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable);
   BORA_CHECK(code == cudaSuccess, "pinned host memory: ", bytes >> 10,
@@ -230,7 +250,11 @@ void CudaBackend::free_pinned(void* data, int64_t) noexcept {
     const std::lock_guard lock(pinned_mutex_);
     pinned_.erase(static_cast<const char*>(data));
   }
-  BORA_RUNTIME_WARN(cudaFreeHost(data));
+  try {
+    const DeviceGuard guard(home_device());
+    BORA_RUNTIME_WARN(cudaFreeHost(data));
+  } catch (const std::exception&) {  // a device that has failed
+  }
 }
 
 DeviceCounters CudaBackend::counters() const {

@@ -15,7 +15,7 @@ namespace bora::kernels::cuda {
 
 /// Memory, streams, events and graphs of all devices of the process.  Never the legacy default
 /// stream: each device has a compute stream of its own, which waits for no other.  Any thread may
-/// call; the current device of the calling thread is left as it was.
+/// call; the current device of the calling thread is left as it was (see DeviceGuard).
 class CudaBackend final : public Backend {
  public:
   CudaBackend();
@@ -57,6 +57,7 @@ class CudaBackend final : public Backend {
   struct EventPool;
   struct NativeEvent;
   PerDevice& of(Device device);
+  int home_device();
   bool is_pinned(const void* data, int64_t bytes) const;
 
   struct Counts {

@@ -115,6 +115,7 @@ void install_cuda_backend() {
 void bind_device(int index) {
   static_cast<void>(properties_of(index));
   BORA_RUNTIME(cudaSetDevice(index));
+  chosen_devices() |= device_bit(index);
 }
 
 DeviceCounters device_counters() { return g_backend ? g_backend->counters() : DeviceCounters{}; }

@@ -77,6 +77,8 @@ Graph CudaBackend::end_capture(Stream stream) {
   capture->open = false;
   cudaGraph_t graph = nullptr;
   const cudaError_t code = cudaStreamEndCapture(native(stream), &graph);
+  // Also where the reason is another one: the next check of a launch must not take it for its own.
+  if (code != cudaSuccess) static_cast<void>(cudaGetLastError());
   const std::shared_ptr<void> owner(graph, [](void* g) {
     if (g != nullptr) BORA_RUNTIME_WARN(cudaGraphDestroy(static_cast<cudaGraph_t>(g)));
   });

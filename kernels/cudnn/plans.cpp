@@ -116,12 +116,12 @@ std::vector<ConvPlan> find_plans(const ConvKey& key, const ConvGraph& graph,
   std::string refused;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     if (plans.size() >= n) break;
-    for (const Descriptor& config : suggestions(graph, device, mode, refused)) {
-      const std::vector<Descriptor> engines =
+    for (Descriptor& config : suggestions(graph, device, mode, refused)) {
+      std::vector<Descriptor> engines =
           config.get_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
       BORA_CHECK(engines.size() == 1, "cuDNN: a configuration without an engine");
       const auto engine = engines[0].get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
-      ConvPlan plan{.plan = {}, .choice = {engine, {}}, .notes = notes_of(engines[0])};
+      ConvPlan plan{.parts = {}, .plan = {}, .choice = {engine, {}}, .notes = notes_of(engines[0])};
       const bool second_choice = prefers_tensor_cores(key) && !plan.notes.tensor_core;
       if (second_choice && later.size() >= n) continue;
       std::string reason = banned.contains(engine) ? "gave a wrong result"
@@ -132,6 +132,8 @@ std::vector<ConvPlan> find_plans(const ConvKey& key, const ConvGraph& graph,
         continue;
       }
       plan.choice.knobs = knobs_of(config);
+      plan.parts.push_back(std::move(config));
+      plan.parts.push_back(std::move(engines[0]));
       (second_choice ? later : plans).push_back(std::move(plan));
       if (plans.size() >= n) break;
     }
@@ -170,9 +172,12 @@ ConvPlan make_plan(const ConvKey& key, const ConvGraph& graph, const DeviceDescr
   config.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
   if (!pointers.empty()) config.set_all(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, pointers);
   config.finalize();
-  ConvPlan plan{.plan = {}, .choice = choice, .notes = notes_of(engine)};
+  ConvPlan plan{.parts = {}, .plan = {}, .choice = choice, .notes = notes_of(engine)};
   const std::string reason = finish(key, device, config, plan);
   BORA_CHECK(reason.empty(), text_of(choice), " cannot compute ", text_of(key), ": ", reason);
+  plan.parts.push_back(std::move(config));
+  plan.parts.push_back(std::move(engine));
+  for (Descriptor& knob : knobs) plan.parts.push_back(std::move(knob));
   return plan;
 }
 

@@ -35,6 +35,8 @@ class DeviceDescription {
 
 /// A finalised plan.
 struct ConvPlan {
+  /// The configuration, then what it stands on: cuDNN does not say that a plan does without.
+  std::vector<Descriptor> parts = {};
   Descriptor plan;
   EngineChoice choice;
   EngineNotes notes;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cudnn/ready_plans.hpp"
 
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 
+#include "core/allocator.hpp"
 #include "core/log.hpp"
 #include "kernels/cudnn/qualify.hpp"
 #include "kernels/cudnn/tuning.hpp"
@@ -26,9 +29,11 @@ struct Shared {
   std::vector<std::string> log;
 };
 
+// Never destroyed: at the end of the process cuDNN's engines, opened after this was made, and the
+// CUDA runtime go first, and descriptors of plans must not be destroyed without them.
 Shared& shared() {
-  static Shared s;
-  return s;
+  static auto* s = new Shared();
+  return *s;
 }
 
 const DeviceDescription& description(int device) {
@@ -38,6 +43,12 @@ const DeviceDescription& description(int device) {
   if (found == devices.end())
     found = devices.emplace(device, DeviceDescription::from_device(device)).first;
   return found->second;
+}
+
+/// Memory for a search's tensors, of the size of a layer: it goes back to the device at the end
+/// instead of staying in the caller's pool, which a StepGraph keeps for good.
+std::shared_ptr<CachingAllocator> passing_pool(const Session& session) {
+  return std::make_shared<CachingAllocator>(session.stream().device);
 }
 
 /// Random operands for measuring.
@@ -59,11 +70,25 @@ struct Operands {
 
 ConvPlan fastest(Session& session, const ConvKey& key, std::vector<ConvPlan> plans) {
   if (plans.size() == 1) return std::move(plans.front());
-  const Operands t(session.stream(), key);
-  const auto tensors = bindings(key.pass, t.first, t.second, t.bias, t.result);
+  for (const ConvPlan& plan : plans) session.prepare(plan);
+  const AllocationPoolScope scope(passing_pool(session));
+  std::optional<Operands> t;
+  try {
+    t.emplace(session.stream(), key);
+  } catch (const Error& e) {  // tensors of a layer that just fits into memory do not fit twice
+    log_warn("cuDNN: engines for ", text_of(key), " are not timed: ", e.what());
+    return std::move(plans.front());
+  }
+  const auto tensors = bindings(key.pass, t->first, t->second, t->bias, t->result);
   std::vector<double> times;
-  for (const ConvPlan& plan : plans)
-    times.push_back(time_on_device(session.stream(), [&] { session.execute(plan, tensors); }));
+  for (const ConvPlan& plan : plans) {
+    try {
+      times.push_back(time_on_device(session.stream(), [&] { session.execute(plan, tensors); }));
+    } catch (const Error& e) {  // one that does not run is slower than all that do
+      log_warn("cuDNN: ", text_of(plan.choice), " for ", text_of(key), ": ", e.what());
+      times.push_back(std::numeric_limits<double>::infinity());
+    }
+  }
   const size_t best = tuned_choice(times);
   log_info("cuDNN: ", text_of(key), ": ", plans[best].text(), ", ", times[best],
            " ms; cuDNN's first: ", times[0], " ms");
@@ -75,7 +100,7 @@ ConvPlan fastest(Session& session, const ConvKey& key, std::vector<ConvPlan> pla
 std::string fault(Session& session, const ConvKey& key, const ConvPlan& plan) {
   constexpr uint64_t kSeed = 20260101;  // any: the same data in each run
   std::string failure;
-  try {
+  const auto result_of = [&] {
     return qualify(
         session.stream(), key,
         [&](const Tensor& first, const Tensor& second, const Tensor& bias, Tensor& result) {
@@ -87,6 +112,20 @@ std::string fault(Session& session, const ConvKey& key, const ConvPlan& plan) {
           }
         },
         kSeed);
+  };
+  try {
+    session.prepare(plan);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  try {
+    const AllocationPoolScope scope(passing_pool(session));
+    return result_of();
+  } catch (const Error&) {
+    if (!failure.empty()) return failure;
+  }
+  try {
+    return result_of();  // once more, with what the caller's pool has lying idle
   } catch (const Error& e) {
     if (!failure.empty()) return failure;
     log_warn("cuDNN: ", text_of(plan.choice), " for ", text_of(key),
@@ -122,6 +161,8 @@ ReadyPlan make(Session& session, const ConvKey& key) {
       if (plans.empty()) return ready;
       plan = fastest(session, key, std::move(plans));
     }
+    // What cuDNN tried in vain meanwhile must not show up in the next check of a launch.
+    static_cast<void>(cudaGetLastError());
     const std::string wrong = settings.qualify ? fault(session, key, *plan) : std::string();
     if (wrong.empty()) break;
     log_warn("cuDNN: ", text_of(plan->choice), " is not right for ", text_of(key), ": ", wrong,

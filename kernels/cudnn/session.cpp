@@ -76,7 +76,11 @@ void Session::execute(const ConvPlan& plan, const std::vector<Binding>& tensors)
       .set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers)
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, scratch);
   pack.finalize();
-  BORA_CUDNN(cudnnBackendExecute(handle_.get(), plan.plan.raw(), pack.raw()));
+  const cudnnStatus_t status = cudnnBackendExecute(handle_.get(), plan.plan.raw(), pack.raw());
+  // A launch that cuDNN could not make leaves CUDA's error behind, and the next check of a launch
+  // would take it for its own: the next engine is tried then.
+  if (!CudnnStatus::ok(status)) static_cast<void>(cudaGetLastError());
+  check<CudnnStatus>(status, "cudnnBackendExecute(handle, plan, pack)");
 }
 
 }  // namespace bora::kernels::cudnn

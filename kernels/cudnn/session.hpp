@@ -21,6 +21,8 @@ class Session {
 
   /// A tensor of a graph: its number (kIdX ...) and where its bytes are.
   using Binding = std::pair<int64_t, const void*>;
+  /// Makes room for the plan's scratch, where the caller's tensors come from: execute() takes none.
+  void prepare(const ConvPlan& plan) { workspace(plan.workspace, capturing()); }
   /// Issues the plan to the stream.
   void execute(const ConvPlan& plan, const std::vector<Binding>& tensors);
   /// Whether the stream's work is being written down instead of run.

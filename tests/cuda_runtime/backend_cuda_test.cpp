@@ -64,7 +64,7 @@ TEST_F(CudaBackendTest, ComputesOnAStreamOfItsOwnNotTheLegacyOne) {
 }
 
 TEST_F(CudaBackendTest, TheThreadsDeviceStaysAsItWas) {
-  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  bind_device(1);
   const Tensor there = Tensor::full({10}, 1.0, DType::f32, cuda(3));
   EXPECT_EQ(there.to_vector<float>()[9], 1.0f);
   int now = -1;
@@ -73,6 +73,38 @@ TEST_F(CudaBackendTest, TheThreadsDeviceStaysAsItWas) {
   bind_device(0);
   cudaGetDevice(&now);
   EXPECT_EQ(now, 0);
+}
+
+// A thread stands on device 0 whether the process works there or not.
+TEST_F(CudaBackendTest, ADeviceThatNobodyChoseIsLeftAlone) {
+  std::thread([&] {
+    constexpr int kUnused = 6;
+    ASSERT_EQ(cudaSetDevice(kUnused), cudaSuccess);
+    const int64_t before = nccl_double::uses_of_device(kUnused);
+    void* const pinned = cuda_backend().allocate_pinned(256);
+    cuda_backend().free_pinned(pinned, 256);
+    const Tensor x = Tensor::full({10}, 1.0, DType::f32, cuda(0));
+    EXPECT_EQ(x.to_vector<float>()[9], 1.0f);
+    compute_.record().synchronize();
+    EXPECT_EQ(nccl_double::uses_of_device(kUnused), before) << "a context was made there";
+  }).join();
+}
+
+// CUDA's word: the call "might be synchronous".
+TEST_F(CudaBackendTest, PageableMemoryHasBeenReadWhenACopyReturns) {
+  std::vector<float> host(1000, 1.0f);
+  Tensor there = Tensor::zeros({1000}, DType::f32, cuda(0));
+  compute_.synchronize();
+  Gate gate;
+  gate.hold(compute_);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.open = true;
+  });
+  cuda_backend().copy(compute_, there.raw(), cuda(0), host.data(), cpu(), 4000);
+  host.assign(1000, 2.0f);
+  opener.join();
+  EXPECT_EQ(there.to_vector<float>(), std::vector<float>(1000, 1.0f));
 }
 
 TEST_F(CudaBackendTest, TensorsComeAndGoAsOnTheCpu) {
@@ -236,6 +268,46 @@ TEST_F(CudaBackendTest, WhatACaptureCannotHoldIsNamed) {
   cuda_backend().fill(side, x.raw(), DType::f32, 2, 100);
   EXPECT_THAT([&] { cuda_backend().end_capture(compute_); },
               ThrowsMessage<Error>(HasSubstr("has not been waited for in turn")));
+  cuda_backend().destroy_stream(side);
+}
+
+// What broke a capture is told once, not again by the next check of a launch.
+TEST_F(CudaBackendTest, ABrokenCaptureLeavesNoErrorBehind) {
+  cuda_backend().begin_capture(compute_);
+  void* data = nullptr;
+  EXPECT_NE(cudaMalloc(&data, 256), cudaSuccess);
+  EXPECT_THROW(cuda_backend().allocate(256, cuda(0)), Error);
+  EXPECT_NE(cudaGetLastError(), cudaSuccess);
+  EXPECT_THROW(cuda_backend().end_capture(compute_), Error);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+// The captured work runs at the launch: other streams must not run ahead of it.
+TEST_F(CudaBackendTest, WhoWaitsForAnEventOfACaptureWaitsForItsLaunch) {
+  const Stream side = cuda_backend().make_stream(cuda(0), false);
+  Tensor x = Tensor::zeros({100}, DType::f32, cuda(0)), y = x.clone();
+  cuda_backend().begin_capture(compute_);
+  x.fill(4);
+  const Event inside = compute_.record();
+  const Graph graph = cuda_backend().end_capture(compute_);
+  compute_.synchronize();
+  Gate gate;
+  gate.hold(compute_);
+  cuda_backend().launch(compute_, graph);
+  side.wait(inside);
+  cuda_backend().copy(side, y.raw(), cuda(0), x.raw(), cuda(0), x.bytes());
+  const Event copied = side.record();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(copied.done());
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.open = true;
+  });
+  inside.synchronize();
+  EXPECT_TRUE(gate.open);
+  opener.join();
+  copied.synchronize();
+  EXPECT_EQ(y.to_vector<float>()[99], 4.0f);
   cuda_backend().destroy_stream(side);
 }
 

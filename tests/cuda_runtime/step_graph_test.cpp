@@ -62,6 +62,30 @@ TEST(CudaStepGraph, ReplaysGiveTheBitsOfEagerRuns) {
   EXPECT_EQ(train(true, 20), graph);
 }
 
+// What a run with other inputs makes and keeps must not lie where a replay has its scratch.
+TEST(CudaStepGraph, WhatAnEagerRunKeepsOutlivesReplays) {
+  install_cuda_backend();
+  Tensor a = Tensor::full({4096}, 1.0, DType::f32, cuda(0)), b = a.clone(), kept;
+  StepGraph graph(cuda(0), {.warm_up = 2});
+  const auto step = [&](const Tensor& x) {
+    graph.run("step", {x}, [&] {
+      if (x.raw() == b.raw() && !kept.defined())
+        kept = Tensor::full({4096}, 7.0, DType::f32, cuda(0));
+      return std::vector<Tensor>{x.clone().rows(0, 1).clone()};
+    });
+    return graph.way("step");
+  };
+  for (int i = 0; i < 3; ++i) step(a);
+  EXPECT_EQ(step(a), StepGraph::Way::replayed);
+  EXPECT_EQ(step(b), StepGraph::Way::eager);
+  EXPECT_EQ(step(a), StepGraph::Way::eager) << "the graph is forgotten";
+  step(a);
+  EXPECT_EQ(step(a), StepGraph::Way::replayed);
+  EXPECT_EQ(kept.to_vector<float>(), std::vector<float>(4096, 7.0f));
+  EXPECT_EQ(step(b), StepGraph::Way::eager);
+  EXPECT_EQ(step(a), StepGraph::Way::replayed) << "this time nothing stayed";
+}
+
 TEST(CudaStepGraph, ReplaysMakeNoCallsThatWait) {
   install_cuda_backend();
   Tensor x = Tensor::zeros({100}, DType::f32, cuda(0));

@@ -23,11 +23,11 @@ class DoubleBackend final : public Backend {
     ++g_allocations;
     cudaFree(data);
   }
-  void copy(Stream s, void* dst, Device, const void* src, Device from, int64_t bytes) override {
+  void copy(Stream s, void* dst, Device to, const void* src, Device from, int64_t bytes) override {
     bind(s);
     cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault, native(s));
-    // Pageable host memory has been read when the call returns, as with the real one.
-    if (from == cpu()) stream_of(native(s)).synchronize();
+    // Host memory has been read, or written, when the call returns, as with the real backend.
+    if (from == cpu() || to == cpu()) stream_of(native(s)).synchronize();
   }
   void fill(Stream s, void* dst, DType type, double value, int64_t n) override {
     bind(s);

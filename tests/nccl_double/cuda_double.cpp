@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -193,6 +195,7 @@ cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= static_cast<int>(g_uuids.size()))
     return failed(cudaErrorInvalidDevice);
   t_device = device;
+  ++g_uses.at(static_cast<size_t>(device));  // as the real one from CUDA 12 on: makes a context
   return cudaSuccess;
 }
 
@@ -269,6 +272,7 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned int) {
   *data = take(bytes);
   if (*data == nullptr) return failed(cudaErrorMemoryAllocation);
   ++g_pinned;
+  ++g_uses.at(static_cast<size_t>(t_device));
   return cudaSuccess;
 }
 
@@ -297,12 +301,21 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     s.capture->broken = cudaErrorStreamCaptureInvalidated;
     return failed(cudaErrorStreamCaptureUnsupported);
   }
+  // "Might be synchronous" where memory is pageable: never here, so that nobody relies on it.
   s.enqueue([=] { std::memmove(to, from, bytes); });
-  if (pageable) s.synchronize();  // read, or written, when the call returns
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyHostToDevice && is_pageable(from)) {
+    // Returns when the bytes have been staged; they may not have arrived.
+    const char* const begin = static_cast<const char*>(from);
+    stream_of(nullptr).enqueue([to, staged = std::vector<char>(begin, begin + bytes)] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::memcpy(to, staged.data(), staged.size());
+    });
+    return cudaSuccess;
+  }
   cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   stream_of(nullptr).synchronize();
   return cudaSuccess;
