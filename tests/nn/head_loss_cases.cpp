@@ -149,7 +149,7 @@ const OpCases rows([] {
       data_row("head_mse_bare", {1, 3, 2, 5, 24}, 3, DataLoss::mse, bare, Region::all),
       data_row("head_mae", {2, 3, 2, 5, 32}, 2, DataLoss::mae, bias, Region::some),
       data_row("head_charbonnier", {2, 3, 5, 3, 8}, 1, DataLoss::charbonnier, bias, Region::some),
-      data_row("head_charbonnier_8", {1, 3, 5, 3, 64}, 8, DataLoss::charbonnier, bias,
+      data_row("head_charbonnier_8", {1, 3, 2, 3, 64}, 8, DataLoss::charbonnier, bias,
                Region::some),
       data_row("head_charbonnier_many", {2, 9, 17, 33, 16}, 1, DataLoss::charbonnier, bias,
                Region::some),
@@ -159,7 +159,7 @@ const OpCases rows([] {
       class_row("head_cross_entropy", {2, 3, 4, 5, 16}, 4, ce, bias, Region::some),
       class_row("head_dice", {2, 3, 4, 5, 32}, 3, both, bias, Region::some),
       class_row("head_dice_bare", {1, 3, 4, 5, 24}, 5, both, bare, Region::all),
-      class_row("head_dice_8", {2, 2, 3, 5, 64}, 8, both, bias, Region::some),
+      class_row("head_dice_8", {2, 2, 3, 2, 64}, 8, both, bias, Region::some),
       class_row("head_dice_without_background", {2, 3, 4, 5, 8}, 3, no_background, bias,
                 Region::all),
       class_row("head_dice_many", {2, 9, 17, 33, 32}, 3, both, bias, Region::some),
@@ -168,7 +168,7 @@ const OpCases rows([] {
   };
   for (OpCase& c : list) {
     const int64_t n = c.inputs[0].shape.numel();
-    if (n > 10000) c.differences = 6;
+    c.differences = n > 10000 ? 2 : 12;              // each costs two runs of some thousand fibers
     if (c.name == "head_mse") c.saved_bytes = 256;   // sums (2, 2) f64, and no outputs
     if (c.name == "head_dice") c.saved_bytes = 256;  // sums (2, 3, 5) f64
     c.zero_gradient_ok = n == 0;
