@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/tensor.hpp"
+#include "kernels/loss.hpp"
 
 namespace bora::kernels {
 
@@ -59,6 +60,23 @@ inline void check_loss_pair(const char* op, const Tensor& prediction, const Tens
              ", prediction is ", prediction.shape(), " ", prediction.dtype(), " on ",
              prediction.device());
   if (region.defined()) check_loss_cells(op, prediction, region, "region");
+}
+
+inline void check_loss_classes(const char* op, const Tensor& logits, const Tensor& labels,
+                               const Tensor& region) {
+  check_loss_values(op, logits, "logits");
+  BORA_CHECK(labels.defined(), op, ": labels are undefined");
+  check_loss_cells(op, logits, labels, "labels");
+  if (region.defined()) check_loss_cells(op, logits, region, "region");
+}
+
+/// The first class that Dice scores; checks the attributes.
+inline int64_t first_scored_class(const char* op, const ClassLossAttributes& a, int64_t classes) {
+  const int64_t first = a.include_background ? 0 : 1;
+  BORA_CHECK(a.dice_weight == 0.0 || (classes > first && a.smooth > 0.0), op, ": ", classes,
+             " classes, background ", a.include_background ? "counted" : "left out", ", smooth ",
+             a.smooth, "; wanted a class to score and smooth > 0");
+  return first;
 }
 
 template <class T>

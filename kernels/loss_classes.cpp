@@ -5,13 +5,11 @@
 #include "kernels/for_each.hpp"
 #include "kernels/loss.hpp"
 #include "kernels/loss_checks.hpp"
+#include "kernels/loss_terms.hpp"
 #include "kernels/reduce.hpp"
 
 namespace bora::kernels {
 namespace {
-
-/// Numbers of a (sample, class).
-enum ClassSum { kIntersection, kProbability, kLabels, kSurprise, kCells, kClassSums };
 
 /// One cell: the largest logit m and log sum exp(logit - m).  Both are kept, since their sum would
 /// lose the second where logits are large.
@@ -53,7 +51,8 @@ struct SumClasses {
   BORA_HD void add(State& s, int64_t, int64_t offset, int64_t column) const {
     const int64_t cell = (offset - column) / classes;
     if (region && region[cell] == 0) return;
-    const A log_p = (load(logits[offset]) - normaliser[2 * cell]) - normaliser[2 * cell + 1];
+    const A log_p =
+        class_log_probability(load(logits[offset]), normaliser[2 * cell], normaliser[2 * cell + 1]);
     const auto p = static_cast<double>(::exp(log_p));
     s.v[kProbability] += p;
     s.v[kCells] += 1.0;
@@ -113,20 +112,15 @@ struct ClassGradient {
   const double* sums;
   const A* dloss;
   T* out;
-  int64_t samples, cells, classes, first_class;
-  double ce_weight, dice_weight, smooth;
+  int64_t samples, cells, classes;
+  ClassWeights weights;
 
   BORA_HD A probability(int64_t cell, int64_t k) const {
-    return ::exp((load(logits[cell * classes + k]) - normaliser[2 * cell]) -
-                 normaliser[2 * cell + 1]);
+    return ::exp(class_log_probability(load(logits[cell * classes + k]), normaliser[2 * cell],
+                                       normaliser[2 * cell + 1]));
   }
   BORA_HD A dice_slope(const double* sample_sums, int64_t k, bool labelled) const {
-    if (k < first_class || dice_weight == 0.0) return A(0);
-    const double* const c = sample_sums + k * kClassSums;
-    const double size = c[kProbability] + c[kLabels] + smooth;
-    const double slope =
-        (2.0 * c[kIntersection] + smooth) / (size * size) - (labelled ? 2.0 / size : 0.0);
-    return static_cast<A>(dice_weight * slope / static_cast<double>(classes - first_class));
+    return static_cast<A>(weights.dice_slope(sample_sums + k * kClassSums, k, labelled));
   }
   BORA_HD void operator()(int64_t cell) const {
     T* const dx = out + cell * classes;
@@ -140,37 +134,21 @@ struct ClassGradient {
     for (int64_t k = 0; k < classes; ++k)
       mean += dice_slope(s, k, k == label) * probability(cell, k);
     const A scale = static_cast<A>(static_cast<double>(*dloss) / static_cast<double>(samples));
-    const A ce = static_cast<A>(ce_weight / s[kCells]);
+    const A ce = static_cast<A>(weights.ce / s[kCells]);
     for (int64_t k = 0; k < classes; ++k) {
       const A p = probability(cell, k);
-      const A g = p * (dice_slope(s, k, k == label) - mean) + ce * (p - (k == label ? A(1) : A(0)));
+      const A g = class_logit_gradient(p, dice_slope(s, k, k == label), mean, ce, k == label);
       dx[k] = static_cast<T>(scale * g);
     }
   }
 };
-
-void check_classes(const char* op, const Tensor& logits, const Tensor& labels,
-                   const Tensor& region) {
-  check_loss_values(op, logits, "logits");
-  BORA_CHECK(labels.defined(), op, ": labels are undefined");
-  check_loss_cells(op, logits, labels, "labels");
-  if (region.defined()) check_loss_cells(op, logits, region, "region");
-}
-
-int64_t first_class(const char* op, const ClassLossAttributes& a, int64_t classes) {
-  const int64_t first = a.include_background ? 0 : 1;
-  BORA_CHECK(a.dice_weight == 0.0 || (classes > first && a.smooth > 0.0), op, ": ", classes,
-             " classes, background ", a.include_background ? "counted" : "left out", ", smooth ",
-             a.smooth, "; wanted a class to score and smooth > 0");
-  return first;
-}
 
 }  // namespace
 
 void class_loss_sums(Stream stream, const Tensor& logits, const Tensor& labels,
                      const Tensor& region, Tensor& normaliser, Tensor& sums) {
   constexpr const char* kOp = "class_loss_sums";
-  check_classes(kOp, logits, labels, region);
+  check_loss_classes(kOp, logits, labels, region);
   const LossShape s(logits.shape());
   check_loss_tensor(kOp, normaliser, cells_of(logits.shape()).append(2), loss_type(logits.dtype()),
                     "normaliser");
@@ -192,7 +170,7 @@ void class_loss_value(Stream stream, const ClassLossAttributes& attributes, cons
   BORA_CHECK(sums.defined() && sums.rank() == 3, kOp, ": sums is ", sums.shape(),
              ", wanted (N, K, 5)");
   check_loss_tensor(kOp, sums, {sums.size(0), sums.size(1), kClassSums}, DType::f64, "sums");
-  const int64_t first = first_class(kOp, attributes, sums.size(1));
+  const int64_t first = first_scored_class(kOp, attributes, sums.size(1));
   dispatch_loss(kOp, loss, [&]<class A>() {
     for_each(stream, 1,
              ClassLoss<A>{sums.data<double>(), loss.data<A>(), sums.size(0), sums.size(1), first,
@@ -204,20 +182,21 @@ void class_loss_backward(Stream stream, const ClassLossAttributes& attributes, c
                          const Tensor& labels, const Tensor& region, const Tensor& normaliser,
                          const Tensor& sums, const Tensor& dloss, Tensor& dlogits) {
   constexpr const char* kOp = "class_loss_backward";
-  check_classes(kOp, logits, labels, region);
+  check_loss_classes(kOp, logits, labels, region);
   const LossShape s(logits.shape());
   check_loss_tensor(kOp, sums, {s.samples, s.channels, kClassSums}, DType::f64, "sums");
   check_loss_tensor(kOp, dloss, {}, loss_type(logits.dtype()), "dloss");
   check_loss_tensor(kOp, dlogits, logits.shape(), logits.dtype(), "dlogits");
-  const int64_t first = first_class(kOp, attributes, s.channels);
+  const int64_t first = first_scored_class(kOp, attributes, s.channels);
   dispatch_float(logits.dtype(), kOp, [&]<class T>() {
     using A = acc_t<T>;
     for_each(
         stream, s.samples * s.cells(),
         ClassGradient<T>{logits.data<T>(), labels.data<uint8_t>(), pointer_or_null<uint8_t>(region),
                          normaliser.data<A>(), sums.data<double>(), dloss.data<A>(),
-                         dlogits.data<T>(), s.samples, s.cells(), s.channels, first,
-                         attributes.ce_weight, attributes.dice_weight, attributes.smooth});
+                         dlogits.data<T>(), s.samples, s.cells(), s.channels,
+                         ClassWeights{attributes.ce_weight, attributes.dice_weight,
+                                      attributes.smooth, first, s.channels}});
   });
 }
 

@@ -1,35 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses of e = prediction - target, element by element.
-#include <cmath>
-
 #include "kernels/for_each.hpp"
 #include "kernels/loss.hpp"
 #include "kernels/loss_checks.hpp"
+#include "kernels/loss_terms.hpp"
 #include "kernels/reduce.hpp"
 
 namespace bora::kernels {
 namespace {
-
-/// f(e) and its derivative.  The kind is the same for all elements of a call: one loop for all
-/// kinds, which the compiler splits.
-struct LossOfError {
-  DataLossKind kind;
-  double eps;
-
-  template <class A>
-  BORA_HD A value(A e) const {
-    if (kind == DataLossKind::mse) return e * e;
-    if (kind == DataLossKind::mae) return e < A(0) ? -e : e;
-    return ::sqrt(e * e + A(eps) * A(eps));
-  }
-  template <class A>
-  BORA_HD A slope(A e) const {
-    if (kind == DataLossKind::mse) return A(2) * e;
-    if (kind == DataLossKind::mae)
-      return e > A(0) ? A(1) : e < A(0) ? A(-1) : e;  // 0 at 0, NaN for NaN
-    return e / ::sqrt(e * e + A(eps) * A(eps));
-  }
-};
 
 /// Rows are samples, columns their cells.
 template <class T, bool kOneChannel>
@@ -102,9 +80,7 @@ struct LossGradient {
   LossOfError loss;
 
   BORA_HD Line cell(const VolumeIndex& v) const {
-    const double count = sums[2 * v.n + 1];
-    const double mean = count > 0.0 ? 1.0 / (count * static_cast<double>(samples)) : 0.0;
-    return {(v.n * lines + v.d) * numbers, static_cast<A>(static_cast<double>(*dloss) * mean)};
+    return {(v.n * lines + v.d) * numbers, data_loss_factor(sums + 2 * v.n, samples, *dloss)};
   }
   BORA_HD void operator()(const Line& line, int64_t c) const {
     const int64_t i = line.first + c;

@@ -196,4 +196,22 @@ Tensor dice_cross_entropy(const Tensor& logits, const Tensor& labels, const Tens
 /// Mean softmax cross-entropy alone.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region);
 
+// ---- head and loss in one (nn/ops/head_loss.cpp)
+// -----------------------------------------------------------------------------
+// A network's head, y = x w^T + b per cell (a 1x1x1 convolution), and the loss of y: the function
+// is data_loss(conv3d(x, w, b), ...), but y stays in f32 (never rounded to a 16-bit type) and, on a
+// device, for up to 8 outputs and channels in whole packs of 16 bytes, in registers: forward reads
+// x once, backward reads it once more and writes its gradient.  x (N, D, H, W, I); w (O, 1, 1, 1,
+// I); b (O) or undefined.  Under mixed precision x, w and b are seen in the 16-bit type, target in
+// f32.  Saves x, w, b, target or labels, region.  For a loss that needs y itself (gradient_loss)
+// use conv3d.
+
+/// target (N, D, H, W, O), f32 also for 16-bit x.
+Tensor head_data_loss(const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& target,
+                      const Tensor& region, DataLoss kind, double eps = 1e-3);
+/// labels (N, D, H, W) u8 with values < O; see dice_cross_entropy.
+Tensor head_dice_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& b,
+                               const Tensor& labels, const Tensor& region,
+                               const DiceOptions& options = {});
+
 }  // namespace bora::nn

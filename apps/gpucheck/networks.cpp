@@ -73,7 +73,7 @@ MlperfUnet::MlperfUnet(int64_t in_channels, int64_t out_channels, int64_t base)
   }
 }
 
-Tensor MlperfUnet::forward(const Tensor& x) {
+Tensor MlperfUnet::features(const Tensor& x) {
   BORA_CHECK(x.rank() == 5 && x.size(4) == in_channels_, "MlperfUnet: wants (N, D, H, W, ",
              in_channels_, "), got ", x.shape());
   for (int axis = 1; axis <= 3; ++axis)
@@ -95,7 +95,7 @@ Tensor MlperfUnet::forward(const Tensor& x) {
     skips[level] = Tensor();
     h = run(decoder_[level], h);
   }
-  return head_.forward(h);
+  return h;
 }
 
 void MlperfUnet::visit(nn::Visitor& v) {
@@ -117,11 +117,12 @@ Problem make_problem(const std::string& name, int64_t base, int64_t batch, int64
   if (name == "mlperf") {
     auto net = std::make_unique<MlperfUnet>(1, kClasses, base);
     p.forward = [n = net.get()](const Tensor& x) { return n->forward(x); };
+    p.loss = [n = net.get()](const Tensor& x, const Tensor& t) {
+      return nn::head_dice_cross_entropy(n->features(x), n->head().weight(), n->head().bias(), t,
+                                         Tensor());
+    };
     p.network = std::move(net);
     p.target = labels({batch, extent, extent, extent});
-    p.loss = [](const Tensor& y, const Tensor& t) {
-      return nn::dice_cross_entropy(y, t, Tensor());
-    };
     return p;
   }
   p.target = noise(shape, "gpucheck.target");
@@ -130,20 +131,20 @@ Problem make_problem(const std::string& name, int64_t base, int64_t batch, int64
     config.base = base;
     auto net = std::make_unique<unet3d::UNet3d>(1, 1, config);
     p.forward = [n = net.get()](const Tensor& x) { return n->forward(x); };
-    p.network = std::move(net);
-    p.loss = [](const Tensor& result, const Tensor& t) {
+    p.loss = [n = net.get()](const Tensor& x, const Tensor& t) {
       // The trainer's default loss; its own function would also read the parts back: a wait.
-      const Tensor y = autocast(Precision::full, result);
+      const Tensor y = autocast(Precision::full, n->forward(x));
       return nn::add(nn::data_loss(y, t, Tensor(), nn::DataLoss::charbonnier),
                      nn::scale(nn::gradient_loss(y, t, Tensor(), nn::GradientLoss::plain), 0.1));
     };
+    p.network = std::move(net);
   } else if (name == "plain") {
     auto net = std::make_unique<bench::PlainUnet>(1, 1, base);
     p.forward = [n = net.get()](const Tensor& x) { return n->forward(x); };
-    p.network = std::move(net);
-    p.loss = [](const Tensor& y, const Tensor& t) {
-      return nn::data_loss(y, t, Tensor(), nn::DataLoss::mse);
+    p.loss = [n = net.get()](const Tensor& x, const Tensor& t) {
+      return nn::data_loss(n->forward(x), t, Tensor(), nn::DataLoss::mse);
     };
+    p.network = std::move(net);
   } else {
     throw UsageError("network '" + name + "': wanted mlperf, wind or plain");
   }

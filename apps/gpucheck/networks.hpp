@@ -23,7 +23,10 @@ class MlperfUnet final : public nn::Module {
   static constexpr int kLevels = 6;
   MlperfUnet(int64_t in_channels, int64_t out_channels, int64_t base = 32);
   /// Throws Error if the channels or an extent do not fit.
-  Tensor forward(const Tensor& x);
+  Tensor forward(const Tensor& x) { return head_.forward(features(x)); }
+  /// What the head reads: (N, D, H, W, base).
+  Tensor features(const Tensor& x);
+  const nn::Conv3d& head() const { return head_; }
   void visit(nn::Visitor& v) override;
 
  private:
@@ -39,7 +42,7 @@ struct Problem {
   std::string text{};  ///< "mlperf 2x128x128x128"
   std::unique_ptr<nn::Module> network{};
   std::function<Tensor(const Tensor& x)> forward;
-  std::function<Tensor(const Tensor& prediction, const Tensor& target)> loss;
+  std::function<Tensor(const Tensor& x, const Tensor& target)> loss;  ///< of forward(x)
   Tensor input{}, target{};  ///< on the CPU, f32 and what the loss wants
 };
 

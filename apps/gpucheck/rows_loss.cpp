@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of kernels/loss.hpp and kernels/metrics.hpp, with a region.
+// Rows of kernels/loss.hpp, kernels/head_loss.hpp and kernels/metrics.hpp, with a region.
 #include "apps/gpucheck/kernel_table.hpp"
+#include "kernels/head_loss.hpp"
 #include "kernels/loss.hpp"
 #include "kernels/metrics.hpp"
 
@@ -100,6 +101,61 @@ void class_backward(KernelRun& r, const Shape& s) {
   });
 }
 
+/// Features of shape s, a head to kClasses outputs.
+struct Head {
+  Tensor x, w, bias, region;
+  Head(KernelRun& r, const Shape& s)
+      : x(r.input(s)),
+        w(r.input({kClasses, 1, 1, 1, s[4]})),
+        bias(r.input({kClasses})),
+        region(r.input(cells(s), Role::u8, Fill::mask)) {}
+  k::HeadInput input() const { return {x, w, bias}; }
+  k::HeadGradients gradients(KernelRun& r) const {
+    return {.dx = r.output(x.shape()),
+            .dw = r.output(w.shape(), Role::accumulator),
+            .db = r.output(bias.shape(), Role::accumulator)};
+  }
+};
+
+// Not charbonnier: with its bend of 1e-3 the slope of a small error has fewer digits than the
+// error.
+const k::DataLossAttributes kSmooth{.kind = k::DataLossKind::mse};
+
+void head_data_sums(KernelRun& r, const Shape& s) {
+  const Head h(r, s);
+  const Tensor target = r.input(s.with(-1, kClasses), Role::accumulator);
+  Tensor sums = r.output({s[0], 2}, Role::f64);
+  r.call([&] { k::head_data_loss_sums(r.stream(), kSmooth, h.input(), target, h.region, sums); });
+}
+void head_data_backward(KernelRun& r, const Shape& s) {
+  const Head h(r, s);
+  const Tensor target = r.input(s.with(-1, kClasses), Role::accumulator);
+  Tensor sums = r.scratch({s[0], 2}, Role::f64);
+  k::head_data_loss_sums(r.stream(), kSmooth, h.input(), target, h.region, sums);
+  const Tensor dloss = r.input({}, Role::accumulator, Fill::positive);
+  k::HeadGradients out = h.gradients(r);
+  r.call([&] {
+    k::head_data_loss_backward(r.stream(), kSmooth, h.input(), target, h.region, sums, dloss, out);
+  });
+}
+void head_class_sums(KernelRun& r, const Shape& s) {
+  const Head h(r, s);
+  const Tensor labels = r.input(cells(s), Role::u8, Fill::labels);
+  Tensor sums = r.output({s[0], kClasses, 5}, Role::f64);
+  r.call([&] { k::head_class_loss_sums(r.stream(), h.input(), labels, h.region, sums); });
+}
+void head_class_backward(KernelRun& r, const Shape& s) {
+  const Head h(r, s);
+  const Tensor labels = r.input(cells(s), Role::u8, Fill::labels);
+  Tensor sums = r.scratch({s[0], kClasses, 5}, Role::f64);
+  k::head_class_loss_sums(r.stream(), h.input(), labels, h.region, sums);
+  const Tensor dloss = r.input({}, Role::accumulator, Fill::positive);
+  k::HeadGradients out = h.gradients(r);
+  r.call([&] {
+    k::head_class_loss_backward(r.stream(), kClass, h.input(), labels, h.region, sums, dloss, out);
+  });
+}
+
 void errors(KernelRun& r, const Shape& s) {
   const Pair p(r, s);
   Tensor rows = r.output({s[0], k::ErrorSums::kNumbers}, Role::f64);
@@ -120,6 +176,21 @@ std::vector<Row> loss_rows() {
       {.name = "class_loss_sums", .run = class_sums, .roundings = 64},
       {.name = "class_loss_value", .run = class_value, .roundings = 16},
       {.name = "class_loss_backward", .run = class_backward, .roundings = 128, .amplification = 4},
+      // Outputs are sums over channels (convolution_rows says how these are bounded), and they are
+      // the exponents of exp: with normal weights up to some 20, which is how much rounding grows.
+      {.name = "head_data_loss_sums", .run = head_data_sums, .roundings = 64, .amplification = 8},
+      {.name = "head_data_loss_backward",
+       .run = head_data_backward,
+       .roundings = 64,
+       .amplification = 16},
+      {.name = "head_class_loss_sums",
+       .run = head_class_sums,
+       .roundings = 64,
+       .amplification = 32},
+      {.name = "head_class_loss_backward",
+       .run = head_class_backward,
+       .roundings = 128,
+       .amplification = 64},
       {.name = "error_sums", .run = errors, .roundings = 8}};
 }
 

@@ -111,7 +111,7 @@ TrainingRun::~TrainingRun() = default;
 
 Tensor TrainingRun::forward_backward(double seed_factor) {
   const PrecisionScope precision(options_.type);
-  const Tensor loss = problem_.loss(problem_.forward(input_), target_);
+  const Tensor loss = problem_.loss(input_, target_);
   Tensor seed = updater_->seed(1.0);
   if (seed_factor != 1) {
     Tensor scaled = Tensor::empty(seed.shape(), seed.dtype(), seed.device());

@@ -48,4 +48,16 @@ Loss compute_loss(const LossConfig& config, const Tensor& result, const Tensor& 
   return loss;
 }
 
+Loss compute_loss(const LossConfig& config, UNet3d& model, const Tensor& input,
+                  const Tensor& target, const Tensor& region) {
+  if (input.device().type == DeviceType::cpu || config.gradient_weight > 0)
+    return compute_loss(config, model.forward(input), target, region);
+  const std::vector<std::string> names = loss_names(config);
+  Loss loss;
+  loss.total = nn::head_data_loss(model.features(input), model.head().weight(), model.head().bias(),
+                                  target, region, data_loss_kind(config.kind), config.eps);
+  for (const std::string& name : names) loss.parts.emplace_back(name, loss.total.detach());
+  return loss;
+}
+
 }  // namespace bora::unet3d

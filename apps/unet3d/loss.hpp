@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/unet3d/config.hpp"
+#include "apps/unet3d/model.hpp"
 #include "core/tensor.hpp"
 
 namespace bora::unet3d {
@@ -23,6 +24,11 @@ struct Loss {
 /// computed.
 Loss compute_loss(const LossConfig& config, const Tensor& prediction, const Tensor& target,
                   const Tensor& region);
+/// The loss of `model`'s prediction for `input`.  On a device, where no gradient term asks for the
+/// prediction itself, head and data loss are one op (nn::head_data_loss), whose prediction is in
+/// f32 also under mixed precision.
+Loss compute_loss(const LossConfig& config, UNet3d& model, const Tensor& input,
+                  const Tensor& target, const Tensor& region);
 /// The names of its parts, in order: what every rank declares to the metrics.
 std::vector<std::string> loss_names(const LossConfig& config);
 

@@ -89,7 +89,7 @@ Tensor UNet3d::upsample(const Up& up, const Tensor& x, Dims3 size) const {
   return nn::upsample_trilinear(up.conv->forward(x), size);
 }
 
-Tensor UNet3d::forward(const Tensor& x) {
+Tensor UNet3d::features(const Tensor& x) {
   BORA_CHECK(x.rank() == 5 && x.size(4) == in_channels_, "UNet3d: wants (N, D, H, W, ",
              in_channels_, "), got ", x.shape());
   for (int axis = 1; axis <= 3; ++axis)
@@ -108,7 +108,7 @@ Tensor UNet3d::forward(const Tensor& x) {
     skips[level] = Tensor();
     h = run_block(*decoder_[level], h);
   }
-  return head_.forward(h);
+  return h;
 }
 
 void UNet3d::visit(nn::Visitor& v) {

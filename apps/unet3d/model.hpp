@@ -63,7 +63,10 @@ class UNet3d final : public nn::Module {
  public:
   UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& config);
   /// Throws Error naming the extent if one is below min_extent().
-  Tensor forward(const Tensor& x);
+  Tensor forward(const Tensor& x) { return head_.forward(features(x)); }
+  /// What the head reads: (N, D, H, W, base).
+  Tensor features(const Tensor& x);
+  const nn::Conv3d& head() const { return head_; }
   void visit(nn::Visitor& v) override;
 
   /// 2^levels: below it a pooled extent would vanish.

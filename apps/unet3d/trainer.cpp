@@ -295,7 +295,7 @@ Loss Trainer::forward(const MicroStep& step) {
   const RngScope rng({.seed = config_.train.seed,
                       .base = rng_stream("step", static_cast<uint64_t>(step.first.epoch),
                                          static_cast<uint64_t>(step.first.slot))});
-  return compute_loss(config_.loss, model_->forward(step.batch.input), step.batch.target,
+  return compute_loss(config_.loss, *model_, step.batch.input, step.batch.target,
                       step.batch.region);
 }
 

@@ -2,33 +2,11 @@
 // By hand: outputs are summed over the lanes of a cell by shuffles, weights stay in registers.
 #include "kernels/cuda/head.hpp"
 
-#include "kernels/cuda/channel_lanes.hpp"
+#include "kernels/cuda/head_lanes.hpp"
 #include "kernels/volume.hpp"
 
 namespace bora::kernels::cuda {
 namespace {
-
-constexpr int kMaxOutputs = 8, kWarp = 32;
-
-/// f<K>() with the smallest of 1, 2, 4, 8 that holds n outputs.
-template <class F>
-void dispatch_outputs(int64_t n, const F& f) {
-  if (n <= 1) return f.template operator()<1>();
-  if (n <= 2) return f.template operator()<2>();
-  if (n <= 4) return f.template operator()<4>();
-  f.template operator()<8>();
-}
-
-/// The weights of one lane's channels, 0 for outputs that there are not.
-template <class T, int K>
-__device__ void load_weights(const T* w, int n_out, int64_t channels, int lane, bool active,
-                             acc_t<T> (&out)[K][kPack<T>]) {
-  BORA_UNROLL
-  for (int k = 0; k < K; ++k) {
-    const bool there = active && k < n_out;
-    unpack<T>(there ? load_bits(w + k * channels + lane * kPack<T>) : Bits128{}, out[k]);
-  }
-}
 
 /// A cell is a group of `group` threads of a warp (a power of two), of which the first `lanes` hold
 /// a pack each.
@@ -55,16 +33,8 @@ __global__ void __launch_bounds__(kBlockThreads, K < 4 ? 4 : 2)
                     : Bits128{};
     BORA_UNROLL
     for (int u = 0; u < kBatch; ++u) {
-      A v[V], sum[K];
-      unpack<T>(bits[u], v);
-      BORA_UNROLL
-      for (int k = 0; k < K; ++k) {
-        sum[k] = A(0);
-        BORA_UNROLL
-        for (int j = 0; j < V; ++j) sum[k] = multiply_add(v[j], weights[k][j], sum[k]);
-        for (int other = group / 2; other > 0; other /= 2)
-          sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], other);
-      }
+      A sum[K];
+      cell_outputs<T, K>(bits[u], weights, group, sum);
       if (cell + u * step >= cells) continue;
       BORA_UNROLL
       for (int k = 0; k < K; ++k)
@@ -148,24 +118,6 @@ __global__ void __launch_bounds__(kLaneThreads, K < 4 ? 4 : 2)
   }
 }
 
-/// dw of n numbers from those of all slabs.  Block (kMergeChannels, kMergeRows).
-template <class W>
-__global__ void __launch_bounds__(kMergeChannels* kMergeRows)
-    head_weights_merge(int slabs, int n, bool add, const double* __restrict__ parts, W* dw) {
-  BORA_DYNAMIC_SHARED(double, shared);
-  const auto i = static_cast<int>(blockIdx.y * kMergeChannels + threadIdx.x);
-  double sum[1] = {0.0};
-  if (i < n)
-    for (auto slab = static_cast<int>(threadIdx.y); slab < slabs; slab += kMergeRows)
-      sum[0] += parts[static_cast<int64_t>(slab) * n + i];
-  sum_rows(sum, shared);
-  if (threadIdx.y != 0 || i >= n) return;
-  const auto total = static_cast<acc_t<W>>(sum[0]);
-  dw[i] = static_cast<W>(add ? load(dw[i]) + total : total);
-}
-
-int64_t pack_elements(DType type) { return 16 / size_of(type); }
-
 unsigned grid_for(int64_t cells, int64_t block_cells) {
   return static_cast<unsigned>(
       std::clamp<int64_t>((cells + block_cells - 1) / block_cells, 1, 4096));
@@ -179,8 +131,8 @@ bool head_applies(const Conv3dAttributes& a, const Tensor& x, const Tensor& w, c
   const bool pointwise = w.size(1) == 1 && w.size(2) == 1 && w.size(3) == 1 && a.groups == 1 &&
                          a.stride == one && a.padding == Dims3::all(0);
   const int64_t pack = pack_elements(x.dtype()), channels = x.size(4);
-  return pointwise && w.size(0) >= 1 && w.size(0) <= kMaxOutputs && channels >= pack &&
-         channels % pack == 0 && channels / pack <= kWarp && x.dtype() == y.dtype() &&
+  return pointwise && w.size(0) >= 1 && w.size(0) <= kHeadOutputs && channels >= pack &&
+         channels % pack == 0 && channels / pack <= kHeadLanes && x.dtype() == y.dtype() &&
          aligned(x.raw()) && aligned(w.raw());
 }
 
@@ -195,8 +147,7 @@ void head_forward(Stream stream, const Tensor& x, const Tensor& w, const Tensor&
   if (y.numel() == 0) return;
   dispatch_device_float(x.dtype(), kOp, [&]<class T>() {
     const auto lanes = static_cast<int>(v.c / kPack<T>);
-    int log_group = 0;
-    while ((1 << log_group) < lanes) ++log_group;
+    const int log_group = log_group_of(lanes);
     const LaunchShape shape{.grid = grid_for(v.cells(), 2 * (kBlockThreads >> log_group))};
     dispatch_outputs(n_out, [&]<int K>() {
       launch(kOp, stream, shape, head_forward_cells<T, K>, v.cells(), lanes, log_group,
@@ -233,9 +184,9 @@ void head_backward_weights(Stream stream, const Tensor& x, const Tensor& dy, Gra
   const int64_t n_out = dy.size(4), n = n_out * v.c;
   check_tensor(dy, {v.n, v.size.d, v.size.h, v.size.w, n_out}, x.dtype(), x.device(), kOp);
   BORA_CHECK(dw.defined() && dw.shape() == Shape({n_out, 1, 1, 1, v.c}) &&
-                 (dw.dtype() == x.dtype() || dw.dtype() == DType::f32) && n_out <= kMaxOutputs &&
-                 v.c % pack_elements(x.dtype()) == 0 && v.c / pack_elements(x.dtype()) <= kWarp &&
-                 aligned(x.raw()),
+                 (dw.dtype() == x.dtype() || dw.dtype() == DType::f32) && n_out <= kHeadOutputs &&
+                 v.c % pack_elements(x.dtype()) == 0 &&
+                 v.c / pack_elements(x.dtype()) <= kHeadLanes && aligned(x.raw()),
              kOp, ": dw ", dw.shape(), " ", dw.dtype(), " of x ", x.shape(), " ", x.dtype(),
              "; see head_applies");
   if (n == 0) return;
@@ -249,8 +200,8 @@ void head_backward_weights(Stream stream, const Tensor& x, const Tensor& dy, Gra
              parts.data<double>());
     });
     dispatch_device_float(dw.dtype(), kOp, [&]<class W>() {
-      launch(kOp, stream, merge_shape(1, n), head_weights_merge<W>, plan.slabs, static_cast<int>(n),
-             mode == GradientMode::add, parts.data<double>(), dw.data<W>());
+      launch(kOp, stream, merge_shape(1, n), head_slabs_merge<W>, plan.slabs, static_cast<int>(n),
+             n, mode == GradientMode::add, parts.data<double>(), dw.data<W>());
     });
   });
 }

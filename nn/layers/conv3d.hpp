@@ -23,6 +23,11 @@ class Conv3d final : public Module {
   void visit(Visitor& v) override;
   std::string describe() const override;
 
+  /// The parameters, for ops that compute this layer together with something else (head_data_loss);
+  /// bias: undefined if there is none.
+  const Tensor& weight() const { return weight_.value; }
+  const Tensor& bias() const { return bias_.value; }
+
  private:
   Conv3dOptions options_;
   Parameter weight_, bias_;

@@ -7,6 +7,7 @@
 #include "kernels/conv3d.hpp"
 #include "kernels/linear.hpp"
 #include "nn/ops.hpp"
+#include "nn/ops/parameter_target.hpp"
 
 namespace bora::nn {
 namespace {
@@ -28,23 +29,14 @@ void add_flops(const Tensor& positions, const Tensor& w, int passes = 1) {
                    0);
 }
 
-/// Runs `compute(mode, buffer)` for the gradient of parameter `input` of `shape` and `type`: into
-/// its sink (f32 beside 16-bit values, else the type itself), or into a new tensor that is
-/// returned.
+/// Runs `compute(mode, buffer)` for the gradient of parameter `input` of `shape` and `type`, if it
+/// is wanted; see ParameterTarget.
 template <class Compute>
 Tensor parameter_gradient(OpContext& c, int input, const Shape& shape, DType type,
                           Compute&& compute) {
-  if (!c.wants(input)) return {};
-  const DType wide = type == DType::f64 ? DType::f64 : DType::f32;
-  Sink sink = c.sink(input, wide);
-  if (!sink && wide != type) sink = c.sink(input, type);
-  if (sink) {
-    compute(sink.add ? GradientMode::add : GradientMode::overwrite, sink.buffer);
-    return {};
-  }
-  Tensor gradient = c.empty(shape, type);
-  compute(GradientMode::overwrite, gradient);
-  return gradient;
+  ParameterTarget target(c, input, shape, type);
+  if (target.buffer.defined()) compute(target.mode, target.buffer);
+  return target.returned;
 }
 
 Tensor bias_gradient(OpContext& c, int input, const Tensor& dy) {

@@ -6,13 +6,13 @@
 #include "core/recompute.hpp"
 #include "kernels/norm.hpp"
 #include "nn/ops.hpp"
+#include "nn/ops/parameter_target.hpp"
 
 namespace bora::nn {
 namespace {
 
 using kernels::ActivationKind;
 using kernels::FusedActivation;
-using kernels::GradientMode;
 using kernels::NormShape;
 
 FusedActivation fused(const char* op, const NormFusion& fusion) {
@@ -49,22 +49,6 @@ enum Saved { kX, kGamma, kBeta, kMoments, kStatistics, kResidual };
 kernels::NormInput saved_input(const OpContext& c) {
   return {c.saved(kX), c.saved(kStatistics), c.saved(kGamma), c.saved(kBeta), c.saved(kResidual)};
 }
-
-/// The gradient of gamma or beta: its sink, or a new tensor in `returned`.
-struct ParameterTarget {
-  Tensor buffer, returned;
-  GradientMode mode = GradientMode::overwrite;
-
-  ParameterTarget(OpContext& c, int input, const Tensor& parameter) {
-    if (!c.wants(input)) return;
-    if (Sink sink = c.sink(input, parameter.dtype())) {
-      buffer = sink.buffer;
-      mode = sink.add ? GradientMode::add : GradientMode::overwrite;
-    } else {
-      buffer = returned = c.like(parameter);
-    }
-  }
-};
 
 /// Backward for inputs (x, gamma, beta, residual).  `join_sums(sums)` makes the sums those of all
 /// the rows that share statistics; `from_x` false: the statistics do not depend on x.

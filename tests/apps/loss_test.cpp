@@ -6,7 +6,10 @@
 
 #include <cmath>
 
+#include "core/profile.hpp"
+#include "core/rng.hpp"
 #include "core/tape.hpp"
+#include "nn/parameter_arena.hpp"
 #include "tests/apps/device_under_test.hpp"
 
 namespace bora::unet3d {
@@ -60,6 +63,60 @@ TEST(CombinedLoss, SendsItsGradientToThePrediction) {
   for (const float g : leaf_of(p).gradient().to_vector<float>()) sum += static_cast<double>(g);
   // mae: 18 of 24 cells above the target push up by 1/24 each; the gradient loss moves no constant.
   EXPECT_NEAR(sum, 18.0 / 24.0, 1e-6);
+}
+
+Tensor noise(const Shape& shape, uint64_t seed) {
+  const RngKey key{seed, 8};
+  Tensor t = Tensor::empty(shape, DType::f32);
+  for (int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] = key.normal(static_cast<uint64_t>(i));
+  return t.to(device_under_test());
+}
+
+bool ran(const std::vector<RangeTotal>& totals, const std::string& op) {
+  for (const RangeTotal& t : totals)
+    if (t.name == op) return true;
+  return false;
+}
+
+// On a device head and loss are one op where nothing else wants the prediction.  Either way the
+// loss and its gradients are those of the two in turn.
+TEST(CombinedLoss, OfAModelIsThatOfItsPrediction) {
+  const Tensor x = noise({2, 4, 6, 5, 1}, 1), t = noise({2, 4, 6, 5, 1}, 2);
+  Tensor region = Tensor::full({2, 4, 6, 5}, 1.0, DType::u8);
+  for (int64_t i = 0; i < region.numel(); i += 3) region.data<uint8_t>()[i] = 0;
+  region = region.to(device_under_test());
+  for (const double lambda : {0.0, 0.1}) {
+    SCOPED_TRACE(lambda);
+    const LossConfig config{.gradient_weight = lambda};
+    UNet3d net(1, 1, {.base = 8, .levels = 1});
+    nn::ParameterArena arena(net, DType::f32, DType::f32, device_under_test());
+    nn::initialise(net, 4);
+    const auto gradients = [&](const Loss& loss) {
+      arena.clear_gradients();
+      backward(loss.total);
+      return arena.gradients().all().to_vector<float>();
+    };
+    const Loss apart = compute_loss(config, net.forward(x), t, region);
+    const std::vector<float> want = gradients(apart);
+    profile_enable(true);
+    const Loss joined = compute_loss(config, net, x, t, region);
+    const bool fused = ran(profile_totals(), "head_data_loss");
+    profile_enable(false);
+    EXPECT_EQ(fused, lambda == 0.0 && device_under_test() != cpu());
+    ASSERT_EQ(joined.parts.size(), apart.parts.size());
+    for (size_t i = 0; i < joined.parts.size(); ++i) {
+      EXPECT_EQ(joined.parts[i].first, apart.parts[i].first);
+      EXPECT_NEAR(joined.value(i), apart.value(i), 1e-5 * std::abs(apart.value(i)));
+    }
+    const std::vector<float> got = gradients(joined);
+    double distance = 0, size = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      distance += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
+      size += std::pow(static_cast<double>(want[i]), 2);
+    }
+    EXPECT_GT(size, 0.0);
+    EXPECT_LT(std::sqrt(distance / size), 1e-4);  // roundings of f32 through some ten layers
+  }
 }
 
 }  // namespace
