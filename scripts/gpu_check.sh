@@ -67,6 +67,10 @@ print("\n".join(f for p in sys.path for f in sorted(glob.glob(p + "/nvidia/*/lib
 while IFS= read -r folder; do
   if [ -n "$folder" ]; then folders+=("$folder"); fi
 done <<<"$wheels"
+# Tools that images keep off the path.
+for folder in /usr/local/cuda/bin /opt/nvidia/nsight-compute/*; do
+  if [ -d "$folder" ]; then PATH=$PATH:$folder; fi
+done
 libraries=$(IFS=:; echo "${folders[*]:-}")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 ulimit -c 0  # a crash would spend its time on writing memory to a disk
@@ -154,14 +158,15 @@ tiny=()
 $dry && tiny=(--tiny)
 dirty=false
 if git -C "$root" rev-parse HEAD >/dev/null 2>&1 && [ -n "$(git -C "$root" status --porcelain 2>/dev/null)" ]; then dirty=true; fi
-# PyTorch's gigabytes are read while our stages compute.
-timeout 120 "$python" -c 'import torch' >/dev/null 2>&1 &
-torch_pid=$!
 short=false
 [ "$seconds" -lt 300 ] && short=true
 smi=$(nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit --format=csv,noheader 2>/dev/null) ||
   smi=""
-own environment 25 environment --text="$smi"
+# The first to start the driver and the libraries, from a disk that is cold.
+own environment 60 environment --text="$smi"
+# PyTorch's gigabytes are read while our stages compute.
+timeout 120 "$python" -c 'import torch' >/dev/null 2>&1 &
+torch_pid=$!
 gpu=false
 grep -q '"device": "gpu"' "$work/stages/01-environment.json" && gpu=true
 if ! $gpu && ! $dry; then echo "gpu_check.sh: no GPU; --dry-run runs what needs none" >&2; fi
