@@ -5,7 +5,7 @@
 #
 #   scripts/gpu_check.sh [--build DIR] [--out FILE] [--seconds N] [--stages LIST] [--python PYTHON] [--dry-run]
 #
-#   --build DIR      where gpucheck is: DIR/bin/gpucheck or DIR/gpucheck (a carried pack of scripts/pack_gpu_check.sh).
+#   --build DIR      where gpucheck is: DIR/bin/gpucheck or DIR/gpucheck, or the archive of scripts/pack_gpu_check.sh.
 #                    Default: build/cuda; with --dry-run build/emu, build/cuda or build/cpu-release, whichever is there
 #   --out FILE       the joined result (JSON), written anew after each stage; beside it -plans.json and .log (what the stages said).
 #                    Default: docs/gpu/<date>-<gpu>-<commit>.json; with --dry-run none is kept
@@ -52,6 +52,14 @@ if [ -z "$build" ]; then
   done
   [ -n "$build" ] || fail "no build/{$(IFS=,; echo "${candidates[*]}")}/bin/gpucheck; build it (docs/gpu.md), or give --build"
 fi
+work=$(mktemp -d)
+torch_pid=""
+trap 'rm -rf "$work"; [ -z "$torch_pid" ] || kill "$torch_pid" 2>/dev/null' EXIT
+if [ -f "$build" ]; then
+  mkdir "$work/pack"
+  tar -xf "$build" -C "$work/pack" --strip-components=1 || fail "cannot unpack $build"
+  build=$work/pack
+fi
 check=""
 for path in "$build/bin/gpucheck" "$build/gpucheck"; do
   if [ -x "$path" ]; then check=$path; break; fi
@@ -74,9 +82,6 @@ done
 libraries=$(IFS=:; echo "${folders[*]:-}")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 ulimit -c 0  # a crash would spend its time on writing memory to a disk
-work=$(mktemp -d)
-torch_pid=""
-trap 'rm -rf "$work"; [ -z "$torch_pid" ] || kill "$torch_pid" 2>/dev/null' EXIT
 mkdir "$work/stages"
 closing=15  # kept for joining and printing
 left() { echo $((seconds - SECONDS - closing)); }
@@ -227,11 +232,18 @@ if ! wanted nccl; then
   :
 elif $short; then
   absent nccl left_out "less than 300 s were given"
-elif LD_LIBRARY_PATH=$libraries "${check}_nccl" --help >/dev/null 2>&1; then
-  run_own "${check}_nccl" nccl 25
 else
-  absent nccl not_available "${check}_nccl does not start: $(LD_LIBRARY_PATH=$libraries ldd "${check}_nccl" 2>&1 |
-    grep 'not found' | tr -d '\t' | tr '\n' ' ')"
+  # MPI's own libraries do not look where the program says. Not for the other programs: they would take the carried C++ library along
+  # into NVIDIA's tools.
+  plain=$libraries
+  libraries=$(realpath "$build")/lib:$plain
+  if LD_LIBRARY_PATH=$libraries "${check}_nccl" --help >/dev/null 2>&1; then
+    run_own "${check}_nccl" nccl 25
+  else
+    absent nccl not_available "${check}_nccl does not start: $(LD_LIBRARY_PATH=$libraries ldd "${check}_nccl" 2>&1 |
+      grep 'not found' | tr -d '\t' | tr '\n' ' ')"
+  fi
+  libraries=$plain
 fi
 if ! wanted training; then
   :
