@@ -5,11 +5,12 @@
 #   scripts/pack_gpu_check.sh [--arch LIST] [--out DIR] [--build DIR]
 #
 #   --arch LIST   CUDA architectures (90-real: H100 and H200; 80-real: A100)
-#   --out DIR     the pack: gpucheck and gpucheck_nccl, stripped, and in lib/ the libraries that a machine with a GPU may lack. Default: build/gpu_pack
+#   --out DIR     the pack: gpucheck and gpucheck_nccl, stripped, and in lib/ the libraries that a machine with a GPU may lack. Default:
+#                 build/gpu_pack. Beside it DIR.tar.gz, the same in a third of the size: what is carried
 #   --build DIR   build folder (build/gpu), configured with BORA_NATIVE=OFF: the other machine's processor is another one
 #
 # Not packed: CUDA's runtime, cuDNN, cuBLAS and NCCL, which are large; scripts/gpu_check.sh finds them in /usr/local/cuda or in
-# PyTorch's wheels. On the other machine, in a copy of this repository: scripts/gpu_check.sh --build DIR
+# PyTorch's wheels. On the other machine, in a copy of this repository: scripts/gpu_check.sh --build DIR.tar.gz
 # Debian 12's glibc is older than that of most machines with a GPU, which is what a carried program needs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -43,4 +44,6 @@ ldd "$out/gpucheck" "$out/gpucheck_nccl" | awk '$3 ~ /^\// { print $3 }' | while
 done
 strip "$out"/lib/*.so* 2>/dev/null || true
 echo "pack_gpu_check.sh: $out"
-du -h --apparent-size "$out"/gpucheck* "$out"/lib/* "$out"
+tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
+du -ch --apparent-size "$out"/gpucheck* "$out"/lib/*
+du -h --apparent-size "$out.tar.gz"

@@ -37,7 +37,7 @@ class Surveyor {
                                        cudnn::ConvPass::backward_weights}) {
       // What a network that reads the input layer first never computes.
       if (pass == cudnn::ConvPass::backward_data && !layer.data_gradient) continue;
-      if (options_.budget_s > 0 && now_s() - begin_ > options_.budget_s) {
+      if (lost_ || (options_.budget_s > 0 && now_s() - begin_ > options_.budget_s)) {
         stage_.numbers["left_out_for_time"] += 1;
         continue;
       }
@@ -47,6 +47,7 @@ class Surveyor {
 
  private:
   void one(const Layer& layer, DType type, cudnn::ConvPass pass) {
+    doing(detail::join(layer.text, ' ', cudnn::name_of(pass), ' ', type));
     Plan plan{
         .layer = layer.text, .pass = cudnn::name_of(pass), .dtype = std::string(name_of(type))};
     Check check{.op = detail::join("convolution, ", plan.pass),
@@ -78,15 +79,25 @@ class Surveyor {
     } catch (const std::exception& e) {
       check.pass = false;
       check.note = e.what();
+      if (const std::string why = why_lost(options_.target); !why.empty()) {
+        lost_ = true;
+        stage_.facts["device lost in"] = layer.text;
+        stage_.facts["device lost because"] = why;
+      }
     }
     stage_.plans.push_back(std::move(plan));
     stage_.checks.push_back(std::move(check));
+    if (options_.so_far && now_s() - saved_ > 1) {
+      options_.so_far(stage_);
+      saved_ = now_s();
+    }
   }
 
   const StageOptions& options_;
   Stage& stage_;
   std::string described_;
-  double begin_ = now_s();
+  double begin_ = now_s(), saved_ = begin_;
+  bool lost_ = false;
 };
 
 }  // namespace

@@ -49,6 +49,9 @@ Stage environment_stage(const StageOptions& options) {
     stage.status = Status::no_device;
     stage.error = options.target.reason;
   } else if (options.target.timed()) {
+    // That there is a GPU is known whatever becomes of the rest: the script goes by it.
+    if (options.so_far) options.so_far(stage);
+    doing("copies and products");
     stage.numbers["copy_GBps"] = copy_gb_per_s(options.target.device);
     stage.numbers["gemm_f16_TFLOPs"] = gemm_tflop_per_s(options.target.device, DType::f16);
     stage.numbers["gemm_bf16_TFLOPs"] = gemm_tflop_per_s(options.target.device, DType::bf16);

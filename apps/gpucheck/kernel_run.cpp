@@ -56,7 +56,8 @@ void profiler([[maybe_unused]] bool on) {
 #endif
 }
 
-constexpr int64_t kPiece = int64_t{1} << 20;
+/// Odd: data that repeat after a power of two would hide an address that has wrapped around.
+constexpr int64_t kPiece = (int64_t{1} << 20) - 3;
 
 }  // namespace
 
@@ -83,18 +84,26 @@ Tensor KernelRun::input(const Shape& shape, Role role, Fill fill) {
                         : role == Role::accumulator ? DType::f32
                                                     : type_of(role);
   const int64_t n = shape.numel();
-  Shape made = shape;
-  if (mode_ == Mode::tail && shape.rank() > 1 && shape[0] > 1) made = shape.with(0, 1);
-  const bool large = mode_ == Mode::bench || mode_ == Mode::once;
-  if (large && n > kPiece) made = Shape{kPiece};
-  const Tensor host = make(made, rounded, fill, key);
+  // Samples that are alike, for `tail`; all of it otherwise.
+  const Shape whole =
+      mode_ == Mode::tail && shape.rank() > 1 && shape[0] > 1 ? shape.with(0, 1) : shape;
+  const bool pieces = mode_ != Mode::check && whole.numel() > kPiece;
+  const Tensor host = make(pieces ? Shape{kPiece} : whole, rounded, fill, key);
   const DType type = type_of(role);
-  const Tensor piece = (host.dtype() == type ? host : host.to(type)).to(device_);
+  Tensor made = (host.dtype() == type ? host : host.to(type)).to(device_);
   bytes_ += static_cast<double>(n * size_of(type));
-  if (made.numel() == n) return piece.reshape(shape);
-  Tensor out = Tensor::empty(shape, type, device_);
-  if (n > 0) repeat(piece, out);
-  return out;
+  const auto enlarge = [&](const Shape& to) {
+    if (made.numel() == to.numel()) {
+      made = made.reshape(to);
+      return;
+    }
+    Tensor out = Tensor::empty(to, type, device_);
+    if (to.numel() > 0) repeat(made, out);
+    made = out;
+  };
+  enlarge(whole);
+  enlarge(shape);
+  return made;
 }
 
 Tensor KernelRun::scratch(const Shape& shape, Role role) const {
@@ -114,6 +123,12 @@ Tensor KernelRun::inout(const Tensor& start) {
   outputs_.push_back(start.clone());
   bytes_ += static_cast<double>(start.bytes());
   return outputs_.back();
+}
+
+void KernelRun::moves(const std::vector<Tensor>& tensors) {
+  bytes_ = 0;
+  for (const Tensor& t : tensors)
+    if (t.defined()) bytes_ += static_cast<double>(t.bytes());
 }
 
 void KernelRun::call(const std::function<void()>& kernel) {

@@ -62,8 +62,11 @@ class KernelRun {
   bool checks() const { return mode_ == Mode::check; }
 
   const std::vector<Tensor>& outputs() const { return outputs_; }
-  /// Inputs read once and outputs written once (inout: both).
+  /// Inputs read once and outputs written once (inout: both), or what moves() says.
   double bytes() const { return bytes_; }
+  /// For a row that makes more than its kernel reads: the tensors that the kernel reads and those
+  /// it writes (one that it does both to: twice).  Before call().
+  void moves(const std::vector<Tensor>& tensors);
   /// Of the kernel under test, of its arithmetic; 0 unless the row says so.
   double flops = 0;
   /// Mode bench: ms of one call, one number a batch of calls.

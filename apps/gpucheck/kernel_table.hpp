@@ -24,6 +24,9 @@ struct Row {
   bool per_sample = false;
   int64_t least_extent = 1;  ///< smaller volumes are not its business
   int stores_between = 0;    ///< roundings to the type under test before the result's own
+  /// A library computes it, which may sum in another order where the shape is another; its kernels
+  /// count elements with 32 bits.
+  bool by_library = false;
 };
 
 /// All rows, by family.

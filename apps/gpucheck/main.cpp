@@ -24,6 +24,8 @@ struct Settings {
   bool tiny = false;
   double budget = 0;
   std::string only;
+  std::string skip;
+  int runs = 3;
   std::string network = "mlperf";
   std::string way = "eager";
   int64_t batch = 0;
@@ -38,6 +40,7 @@ struct Settings {
   double seconds = 0;
   std::string text;
   std::string log;
+  std::string keep;
   std::string csv;
   static constexpr auto fields() {
     return std::tuple{
@@ -51,6 +54,8 @@ struct Settings {
               "seconds after which a stage takes on nothing more; 0: any", at_least(0)),
         field("only", &Settings::only,
               "kernels, launch: those whose name contains one of these words, with commas"),
+        field("skip", &Settings::skip, "kernels: leaves these out, with commas"),
+        field("runs", &Settings::runs, "kernels: runs of each, compared bit by bit", at_least(1)),
         field("network", &Settings::network, "throughput: which", one_of("mlperf", "wind")),
         field("way", &Settings::way,
               "throughput: how; ops: time by op, with CUDA_LAUNCH_BLOCKING=1",
@@ -59,7 +64,9 @@ struct Settings {
               at_least(0)),
         field("base", &Settings::base, "throughput: channels of the first level; 0: as published",
               at_least(0)),
-        field("plan_file", &Settings::plan_file, "cudnn: write the chosen plans here"),
+        field(
+            "plan_file", &Settings::plan_file,
+            "cudnn, throughput: the convolutions' plans, read if it is there, written at the end"),
         field("prediction_file", &Settings::prediction_file,
               "cudnn: cuDNN's JSON of a device whose plans are predicted beside the chosen ones"),
         field("plant", &Settings::plant,
@@ -72,6 +79,8 @@ struct Settings {
         field("seconds", &Settings::seconds, "mark: how long it took", at_least(0)),
         field("text", &Settings::text, "mark: what to say; environment: what nvidia-smi says"),
         field("log", &Settings::log, "mark: a file whose end is added to that"),
+        field("keep", &Settings::keep,
+              "mark: what this file of a stage that broke off holds is kept"),
         field("csv", &Settings::csv, "ncu: what ncu --csv wrote")};
   }
 };
@@ -85,6 +94,8 @@ Stage run_stage(const std::string& name, const Settings& s) {
                        .tiny = s.tiny,
                        .budget_s = s.budget,
                        .plant = s.plant,
+                       .skip = s.skip,
+                       .runs = s.runs,
                        .only = s.only,
                        .network = s.network,
                        .way = s.way,
@@ -93,6 +104,14 @@ Stage run_stage(const std::string& name, const Settings& s) {
                        .plan_file = s.plan_file,
                        .prediction_file = s.prediction_file,
                        .driver_text = s.text};
+  if (!s.out.empty())
+    options.so_far = [&s](const Stage& found) {
+      Stage stage = found;
+      if (!s.name.empty()) stage.name = s.name;
+      stage.status = Status::error;
+      stage.error = "it broke off";
+      write_stage(stage, s.out + ".so_far");
+    };
   if (name == "environment") return environment_stage(options);
   if (name == "kernels") return kernels_stage(options);
   if (name == "cudnn") return cudnn_stage(options);
@@ -116,17 +135,23 @@ Stage mark(const Settings& s) {
   if (s.name.empty()) throw UsageError("mark: wants --name");
   std::string text = s.text;
   if (const std::string end = end_of(s.log); !end.empty()) text += (text.empty() ? "" : "\n") + end;
+  Stage stage{.device = "none"};
+  if (!s.keep.empty() && std::filesystem::exists(s.keep)) {
+    try {
+      stage = read_stage(s.keep);
+    } catch (const Error& e) {
+      text += std::string(text.empty() ? "" : "\n") + e.what();
+    }
+  }
   try {
-    return {.name = s.name,
-            .status = status_from(s.status),
-            .seconds = s.seconds,
-            .device = "none",
-            .error = text};
-  } catch (const UsageError&) {
-    throw;
+    stage.status = status_from(s.status);
   } catch (const Error&) {
     throw UsageError("mark: --status=" + s.status + " is none");
   }
+  stage.name = s.name;
+  stage.seconds = s.seconds;
+  stage.error = text;
+  return stage;
 }
 
 int report(const std::string& path, const Settings& s) {
@@ -194,7 +219,10 @@ int run(const std::vector<std::string>& arguments) {
              .error = e.what()};
   }
   if (!s.name.empty()) stage.name = s.name;
-  if (!s.out.empty()) write_stage(stage, s.out);
+  if (!s.out.empty()) {
+    write_stage(stage, s.out);
+    std::filesystem::remove(s.out + ".so_far");
+  }
   say(stage);
   return stage.status == Status::failed || stage.status == Status::error ? 1 : 0;
 }

@@ -35,6 +35,20 @@ Tensor labels(const Shape& cells) {
   return Tensor::from<uint8_t>(cells, v);
 }
 
+/// What a small network can learn of x: half of each cell and half of the product of two
+/// neighbours. (Noise would be learnt by heart in the end, and how fast that goes depends on the
+/// last bits: after 200 updates f16 was 9 % from f32 on a CPU, with this 0.3 %.)
+Tensor learnable_target(const Tensor& x) {
+  const std::vector<float> in = x.to_vector<float>();
+  const auto h = static_cast<size_t>(x.size(2)), w = static_cast<size_t>(x.size(3));
+  std::vector<float> out(in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const float right = i % w + 1 < w ? in[i + 1] : 0.0f, before = i / w % h > 0 ? in[i - w] : 0.0f;
+    out[i] = 0.5f * in[i] + 0.5f * right * before;
+  }
+  return Tensor::from<float>(x.shape(), out);
+}
+
 }  // namespace
 
 /// (conv 3x3x3 -> instance norm -> ReLU) twice.
@@ -141,6 +155,7 @@ Problem make_problem(const std::string& name, int64_t base, int64_t batch, int64
   } else if (name == "plain") {
     auto net = std::make_unique<bench::PlainUnet>(1, 1, base);
     p.forward = [n = net.get()](const Tensor& x) { return n->forward(x); };
+    p.target = learnable_target(p.input);
     p.loss = [n = net.get()](const Tensor& x, const Tensor& t) {
       return nn::data_loss(n->forward(x), t, Tensor(), nn::DataLoss::mse);
     };

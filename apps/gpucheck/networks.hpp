@@ -47,7 +47,8 @@ struct Problem {
 };
 
 /// "mlperf" (dice and cross-entropy of 3 classes), "wind" (the trainer's network and loss) or
-/// "plain" (group norm, pooling, trilinear; mean squared error).  Samples are a pure function of
+/// "plain" (group norm, pooling, trilinear; mean squared error; a target that can be
+/// learnt).  Samples are a pure function of
 /// the arguments.  Throws UsageError for another name.
 Problem make_problem(const std::string& name, int64_t base, int64_t batch, int64_t extent);
 

@@ -28,10 +28,10 @@ double median(std::vector<double> v) {
 
 /// Median over rounds of a way's medians on a network, and of its peaks.
 struct Way {
-  double ms = 0, peak = 0, parameters = 0;
+  double ms = 0, peak = 0, card = 0, parameters = 0;
 };
 Way way(const std::vector<Stage>& stages, const std::string& network, const std::string& name) {
-  std::vector<double> ms, peak;
+  std::vector<double> ms, peak, card;
   double parameters = 0;
   for (const Stage& s : stages)
     if (begins(s.name, "throughput") && timed(s))
@@ -39,9 +39,10 @@ Way way(const std::vector<Stage>& stages, const std::string& network, const std:
         if (b.name == name && b.shape == network) {
           ms.push_back(b.ms_median);
           peak.push_back(b.peak_mib);
+          if (s.numbers.count("card MiB") == 1) card.push_back(s.numbers.at("card MiB"));
           if (s.numbers.count("parameters") == 1) parameters = s.numbers.at("parameters");
         }
-  return {median(ms), median(peak), parameters};
+  return {median(ms), median(peak), median(card), parameters};
 }
 
 std::vector<Comparison> comparisons(const std::vector<Stage>& stages) {
@@ -71,6 +72,8 @@ std::vector<Comparison> comparisons(const std::vector<Stage>& stages) {
          .torch_contiguous_ms = contiguous.ms,
          .ours_peak_mib = ours.peak,
          .torch_peak_mib = theirs.peak,
+         .ours_card_mib = ours.card,
+         .torch_card_mib = theirs.card,
          .ratio_to_best = same && ours.ms > 0 && theirs.ms > 0 ? theirs.ms / ours.ms : 0});
     if (!same && ours.ms > 0 && theirs.ms > 0)
       out.back().note = detail::join("not the same network: ", ours.parameters,
@@ -171,13 +174,15 @@ void print_comparison(const Run& run, std::ostream& out) {
     return;
   }
   out << "\n| training step | ours ms | PyTorch channels_last ms | PyTorch contiguous ms | times "
-         "faster than its better | peak MiB ours | PyTorch's |\n|---|---|---|---|---|---|---|\n";
+         "faster than its better | peak MiB ours | PyTorch's | card MiB "
+         "ours | PyTorch's |\n|---|---|---|---|---|---|---|---|---|\n";
   for (const Comparison& c : run.compare)
     out << "| " << c.network << " | " << or_not_measured(c.ours_ms) << " | "
         << or_not_measured(c.torch_channels_last_ms) << " | "
         << or_not_measured(c.torch_contiguous_ms) << " | "
         << (c.note.empty() ? or_not_measured(c.ratio_to_best) : c.note) << " | "
-        << or_not_measured(c.ours_peak_mib) << " | " << or_not_measured(c.torch_peak_mib) << " |\n";
+        << or_not_measured(c.ours_peak_mib) << " | " << or_not_measured(c.torch_peak_mib) << " | "
+        << or_not_measured(c.ours_card_mib) << " | " << or_not_measured(c.torch_card_mib) << " |\n";
 }
 
 }  // namespace

@@ -123,7 +123,8 @@ Json to_json(const Comparison& c) {
           {"torch_contig_ms", c.torch_contiguous_ms},
           {"ratio_to_best", c.ratio_to_best},
           {"note", c.note},
-          {"peak_MiB", {{"ours", c.ours_peak_mib}, {"torch", c.torch_peak_mib}}}};
+          {"peak_MiB", {{"ours", c.ours_peak_mib}, {"torch", c.torch_peak_mib}}},
+          {"card_MiB", {{"ours", c.ours_card_mib}, {"torch", c.torch_card_mib}}}};
 }
 Comparison comparison_from(const Json& j) {
   return {.network = j.at("network"),
@@ -132,6 +133,8 @@ Comparison comparison_from(const Json& j) {
           .torch_contiguous_ms = j.at("torch_contig_ms"),
           .ours_peak_mib = j.at("peak_MiB").at("ours"),
           .torch_peak_mib = j.at("peak_MiB").at("torch"),
+          .ours_card_mib = j.at("card_MiB").at("ours"),
+          .torch_card_mib = j.at("card_MiB").at("torch"),
           .ratio_to_best = j.at("ratio_to_best"),
           .note = j.at("note")};
 }

@@ -82,9 +82,11 @@ Stage read_stage(const std::string& path);
 struct Comparison {
   std::string network{};
   double ours_ms = 0, torch_channels_last_ms = 0, torch_contiguous_ms = 0;  ///< 0: not measured
-  double ours_peak_mib = 0, torch_peak_mib = 0;  ///< PyTorch's of its faster layout
-  double ratio_to_best = 0;                      ///< theirs / ours: above 1 we are faster
-  std::string note{};                            ///< why there is no ratio
+  /// In use by tensors at the peak, and of the whole card at the end of the steps; PyTorch's of its
+  /// faster layout.
+  double ours_peak_mib = 0, torch_peak_mib = 0, ours_card_mib = 0, torch_card_mib = 0;
+  double ratio_to_best = 0;  ///< theirs / ours: above 1 we are faster
+  std::string note{};        ///< why there is no ratio
 };
 
 /// A whole run of the check.

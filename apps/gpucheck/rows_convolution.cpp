@@ -46,6 +46,28 @@ void channel_sum(KernelRun& r, const Shape& s) {
   r.call([&] { k::channel_sum(r.stream(), dy, k::GradientMode::add, db); });
 }
 
+// The head of a network: 1x1x1 to few channels, on a device by an own kernel where channels come in
+// packs.  Bytes count, not arithmetic.
+constexpr int64_t kHeadOut = 3;
+
+Shape head_kernel(const Shape& s) { return {kHeadOut, 1, 1, 1, s[4]}; }
+
+void head_forward(KernelRun& r, const Shape& s) {
+  const Tensor x = r.input(s), w = r.input(head_kernel(s)), bias = r.input({kHeadOut});
+  Tensor y = r.output(with_channels(s, kHeadOut));
+  r.call([&] { k::conv3d_forward(r.stream(), {}, x, w, bias, y); });
+}
+void head_backward_data(KernelRun& r, const Shape& s) {
+  const Tensor dy = r.input(with_channels(s, kHeadOut)), w = r.input(head_kernel(s));
+  Tensor dx = r.output(s);
+  r.call([&] { k::conv3d_backward_data(r.stream(), {}, dy, w, Tensor(), dx); });
+}
+void head_backward_weights(KernelRun& r, const Shape& s) {
+  const Tensor x = r.input(s), dy = r.input(with_channels(s, kHeadOut));
+  Tensor dw = r.inout(r.input(head_kernel(s), Role::accumulator));
+  r.call([&] { k::conv3d_backward_weights(r.stream(), {}, x, dy, k::GradientMode::add, dw); });
+}
+
 double linear_flops(const Shape& s) { return conv_flops(s) / 27; }
 
 void linear_forward(KernelRun& r, const Shape& s) {
@@ -86,15 +108,39 @@ std::vector<Row> convolution_rows() {
   // roundings counted as sqrt(27 * 33) + the tree's, and a factor of 4 for the longest run of luck.
   // Own CPU kernels (Winograd) are a few times worse than a direct sum.
   const double terms = 32;
-  return {{.name = "conv3d_forward", .run = conv_forward, .roundings = terms, .amplification = 8},
+  return {{.name = "conv3d_forward",
+           .run = conv_forward,
+           .roundings = terms,
+           .amplification = 8,
+           .per_sample = true,
+           .by_library = true},
           {.name = "conv3d_backward_data",
            .run = conv_backward_data,
            .roundings = terms,
-           .amplification = 8},
+           .amplification = 8,
+           .per_sample = true,
+           .by_library = true},
+          // On a device the library writes a gradient of 16-bit operands in their type.
           {.name = "conv3d_backward_weights",
            .run = conv_backward_weights,
            .roundings = 2 * terms,
-           .amplification = 16},
+           .amplification = 16,
+           .stores_between = 1},
+          {.name = "head_forward",
+           .run = head_forward,
+           .roundings = terms,
+           .amplification = 4,
+           .per_sample = true},
+          {.name = "head_backward_data",
+           .run = head_backward_data,
+           .roundings = terms,
+           .amplification = 4,
+           .per_sample = true},
+          {.name = "head_backward_weights",
+           .run = head_backward_weights,
+           .roundings = 2 * terms,
+           .amplification = 16,
+           .stores_between = 1},
           {.name = "channel_sum", .run = channel_sum, .roundings = 2 * terms, .amplification = 16},
           {.name = "linear_forward", .run = linear_forward, .roundings = terms, .amplification = 4},
           {.name = "linear_backward_data",

@@ -95,6 +95,7 @@ void class_backward(KernelRun& r, const Shape& s) {
   k::class_loss_sums(r.stream(), c.logits, c.labels, c.region, normaliser, sums);
   const Tensor dloss = r.input({}, Role::accumulator, Fill::positive);
   Tensor out = r.output(s.with(-1, kClasses));
+  r.moves({c.logits, c.labels, c.region, normaliser, out});
   r.call([&] {
     k::class_loss_backward(r.stream(), kClass, c.logits, c.labels, c.region, normaliser, sums,
                            dloss, out);

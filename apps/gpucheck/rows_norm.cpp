@@ -38,6 +38,7 @@ struct Norm {
     dy = r.input(s);
   }
   k::NormInput input() const { return {x, statistics, gamma, beta, residual}; }
+  // What all elementwise passes read beside the volumes is small: left out of the byte counts.
 };
 
 void moments(KernelRun& r, const Shape& s) {
@@ -61,6 +62,7 @@ void statistics(KernelRun& r, const Shape& s) {
   k::norm_moments(r.stream(), shape, x, m);
   // Column 1 is what rounding cut off the mean: of another size in the f64 reference.
   Tensor out = r.scratch({shape.samples, shape.groups, 3}, Role::accumulator);
+  r.moves({m, out});
   r.call([&] { k::norm_statistics(r.stream(), shape, kEps, m, out); });
   Tensor mean = r.output({shape.samples * shape.groups}, Role::f64);
   Tensor rstd = r.output({shape.samples * shape.groups}, Role::f64);
@@ -88,12 +90,14 @@ void update_running(KernelRun& r, const Shape& s) {
   k::norm_moments(r.stream(), shape, x, m);
   Tensor mean = r.inout(r.input({s[4]}, Role::accumulator));
   Tensor var = r.inout(r.input({s[4]}, Role::accumulator, Fill::positive));
+  r.moves({m, mean, mean, var, var});
   r.call([&] { k::norm_update_running(r.stream(), 0.1, m, mean, var); });
 }
 
 void forward(KernelRun& r, const Shape& s) {
   const Norm n(r, s);
   Tensor y = r.output(s);
+  r.moves({n.x, n.residual, y});
   r.call([&] { k::norm_forward(r.stream(), n.shape, kLeaky, n.input(), y); });
 }
 
@@ -101,6 +105,7 @@ void backward_sums(KernelRun& r, const Shape& s) {
   const Norm n(r, s);
   Tensor sums = r.output({n.shape.samples, 2 * n.shape.channels}, Role::f64);
   Tensor dz;
+  r.moves({n.x, n.residual, n.dy});
   r.call([&] { k::norm_backward_sums(r.stream(), n.shape, kLeaky, n.input(), n.dy, sums, dz); });
 }
 
@@ -116,6 +121,7 @@ void parameter_gradients(KernelRun& r, const Shape& s) {
   const Tensor sums = sums_of(r, n);
   Tensor dgamma = r.inout(r.input({s[4]}, Role::accumulator));
   Tensor dbeta = r.output({s[4]}, Role::accumulator);
+  r.moves({sums, dgamma, dgamma, dbeta});
   r.call([&] {
     k::norm_parameter_gradients(r.stream(), n.shape, sums, dgamma, k::GradientMode::add, dbeta,
                                 k::GradientMode::overwrite);
@@ -132,6 +138,7 @@ void coefficients(KernelRun& r, const Shape& s) {
   const Norm n(r, s);
   const Tensor sums = sums_of(r, n);
   Tensor c = r.output({n.shape.samples, n.shape.groups, 2}, Role::accumulator);
+  r.moves({sums, n.moments, n.statistics, c});
   r.call([&] {
     k::norm_backward_coefficients(r.stream(), n.shape, sums, n.moments, n.statistics, n.gamma, c);
   });
@@ -142,6 +149,7 @@ void backward_apply(KernelRun& r, const Shape& s) {
   const Tensor sums = sums_of(r, n);
   const Tensor c = coefficients_of(r, n, sums);
   Tensor dx = r.output(s);
+  r.moves({n.x, n.residual, n.dy, dx});
   r.call([&] {
     k::norm_backward_apply(r.stream(), n.shape, kLeaky, n.input(), n.dy, Tensor(), c, dx);
   });
@@ -158,6 +166,7 @@ k::NormInput without_residual(const Norm& n) {
 void forward_pool(KernelRun& r, const Shape& s) {
   const Norm n(r, s);
   Tensor y = r.output(s), small = r.output(pooled(s)), winner = r.scratch(pooled(s), Role::u8);
+  r.moves({n.x, n.residual, y, small, winner});
   r.call([&] { k::norm_forward_pool(r.stream(), n.shape, kLeaky, n.input(), y, small, winner); });
   if (!r.checks()) return;
   Tensor y2 = r.scratch(s), small2 = r.scratch(pooled(s)), winner2 = r.scratch(pooled(s), Role::u8);
@@ -178,6 +187,7 @@ void pool_backward_sums(KernelRun& r, const Shape& s) {
   const Norm n(r, s);
   const PoolGradient g(r, s);
   Tensor sums = r.output({n.shape.samples, 2 * n.shape.channels}, Role::f64);
+  r.moves({n.x, n.dy, g.dpooled, g.winner});
   r.call([&] {
     k::norm_pool_backward_sums(r.stream(), n.shape, kLeaky, without_residual(n),
                                {n.dy, g.dpooled, g.winner}, sums);
@@ -192,6 +202,7 @@ void pool_backward_apply(KernelRun& r, const Shape& s) {
   k::norm_pool_backward_sums(r.stream(), n.shape, kLeaky, without_residual(n), gradient, sums);
   const Tensor c = coefficients_of(r, n, sums);
   Tensor dx = r.output(s);
+  r.moves({n.x, n.dy, g.dpooled, g.winner, dx});
   r.call([&] {
     k::norm_pool_backward_apply(r.stream(), n.shape, kLeaky, without_residual(n), gradient, c, dx);
   });

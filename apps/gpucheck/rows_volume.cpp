@@ -43,6 +43,7 @@ std::vector<Row> pool_rows() {
                  k::max_pool3d_forward(r.stream(), {}, x, y, winner);
                  const Tensor dy = r.input(pooled(shape));
                  Tensor dx = r.output(shape);
+                 r.moves({dy, winner, dx});
                  r.call([&] {
                    k::max_pool3d_backward(r.stream(), {}, dy, winner, k::GradientMode::overwrite,
                                           dx);

@@ -2,6 +2,7 @@
 // The stages of the GPU check that this program runs, and where.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "apps/gpucheck/result.hpp"
@@ -36,16 +37,27 @@ struct StageOptions {
   /// For the tests of this program: the kernel whose result is spoiled, "name" in every run or
   /// "name:once" in the last one only.
   std::string plant{};
+  std::string skip{};       ///< kernels: rows of these names, with commas, are left out
+  int runs = 3;             ///< kernels: of each row, compared bit by bit
   std::string only{};       ///< kernels: rows whose name contains one of these words, with commas;
                             ///< training: checks
   std::string network{};    ///< throughput: mlperf, wind
   std::string way{};        ///< throughput: eager, graph
   int64_t batch = 0;        ///< throughput
   int64_t base = 0;         ///< throughput: channels of the first level; 0: as published
-  std::string plan_file{};  ///< cudnn: where the chosen plans go
+  std::string plan_file{};  ///< cudnn, throughput: plans to begin with, and where the chosen go
   std::string prediction_file{};  ///< cudnn: JSON of a described device
   std::string driver_text{};      ///< environment: what nvidia-smi says
+  /// Called after each finding with what was found so far: a stage that hangs or crashes later
+  /// leaves that.
+  std::function<void(const Stage&)> so_far{};
 };
+
+/// Says on standard error what is done now: the last line of a stage that hangs or crashes.
+void doing(const std::string& what);
+/// Empty, or why nothing can be computed on the device any longer: a kernel that read or wrote
+/// where it may not takes the whole process's device with it.
+std::string why_lost(const Target& target);
 
 Stage environment_stage(const StageOptions& options);
 Stage kernels_stage(const StageOptions& options);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
 #include "apps/gpucheck/stages.hpp"
 #include "core/error.hpp"
+#include "core/tensor.hpp"
 #include "kernels/cuda/device.hpp"
 
 namespace bora::gpucheck {
@@ -33,6 +36,17 @@ Target find_target(const std::string& wanted) {
   target.device = cuda(0);
   target.kind = device::is_emulated() ? Target::Kind::emulated : Target::Kind::gpu;
   return target;
+}
+
+void doing(const std::string& what) { std::fprintf(stderr, "doing %s\n", what.c_str()); }
+
+std::string why_lost(const Target& target) {
+  try {
+    static_cast<void>(Tensor::full({1}, 1.0, DType::f32, target.device).item());
+    return {};
+  } catch (const std::exception& e) {
+    return e.what();
+  }
 }
 
 Stage no_device(const std::string& name, const Target& target) {

@@ -2,15 +2,38 @@
 // Stage "throughput": training steps of one network, in one way; the script runs the ways in turn
 // with PyTorch's.
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
 
 #include "apps/gpucheck/stages.hpp"
 #include "apps/gpucheck/training_run.hpp"
 #include "core/profile.hpp"
+#include "kernels/cuda/conv3d_settings.hpp"
+#if defined(BORA_CUDA)
+#include "kernels/cuda/device_facts.hpp"
+#endif
 
 namespace bora::gpucheck {
 namespace {
 
-constexpr int kWarmUp = 10, kSteps = 30, kProfiled = 3;
+constexpr int kFirst = 3, kWarmUp = 10, kSteps = 30, kProfiled = 3;
+
+void load_plans(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return;  // the first to use it
+  std::stringstream text;
+  text << in.rdbuf();
+  kernels::cuda::load_plan_file_text(text.str());
+}
+void save_plans(const std::string& path) {
+  const std::string partial = path + ".partial";  // the next way must not find half of it
+  std::ofstream out(partial);
+  out << kernels::cuda::plan_file_text();
+  out.close();
+  BORA_CHECK(out.good() && std::rename(partial.c_str(), path.c_str()) == 0,
+             "throughput: cannot write '", path, "'");
+}
 
 /// Own times of the ops over some steps.  Means something only where launches wait
 /// (CUDA_LAUNCH_BLOCKING=1), else an op's time is what queueing it takes.
@@ -44,10 +67,19 @@ Stage throughput_stage(const StageOptions& options) {
   const int64_t batch = options.batch > 0 ? options.batch : (options.tiny ? 1 : 2);
   const int64_t base = options.base > 0 ? options.base : (options.tiny ? 1 : 32);
   const DType type = DType::f16;
+  kernels::cuda::Conv3dSettings settings = kernels::cuda::conv3d_settings();
+  settings.tune = true;
+  kernels::cuda::set_conv3d_settings(settings);
+  if (!options.plan_file.empty()) load_plans(options.plan_file);
   TrainingRun run(make_problem(options.network, base, batch, extent),
                   {.device = options.target.device, .type = type});
   stage.numbers["parameters"] = static_cast<double>(run.n_parameters());
   const int warm_up = options.tiny ? 5 : kWarmUp, steps = options.tiny ? 2 : kSteps;
+  // Convolutions are met: plans are timed and qualified, as PyTorch's benchmark mode does, which
+  // takes memory and time that a step does not.
+  for (int i = 0; i < kFirst; ++i) run.step();
+  if (options.so_far) options.so_far(stage);
+  run.count_memory_anew();
   if (options.way == "graph") run.use_graph();
   for (int i = 0; i < warm_up; ++i) run.step();
   if (options.way == "graph") {
@@ -76,9 +108,16 @@ Stage throughput_stage(const StageOptions& options) {
                            .ms_median = at(0.5),
                            .ms_p90 = at(0.9),
                            .n = static_cast<int64_t>(ms.size()),
-                           .peak_mib = static_cast<double>(run.reserved_bytes()) / (1 << 20)});
+                           .peak_mib = static_cast<double>(run.memory().allocated) / (1 << 20)});
+    stage.numbers["reserved MiB"] = static_cast<double>(run.memory().reserved) / (1 << 20);
+#if defined(BORA_CUDA)
+    if (options.target.timed())
+      stage.numbers["card MiB"] =
+          static_cast<double>(kernels::cuda::memory_in_use(options.target.device)) / (1 << 20);
+#endif
     stage.numbers["patches a second"] = 1e3 * static_cast<double>(batch) / at(0.5);
   }
+  if (!options.plan_file.empty()) save_plans(options.plan_file);
   stage.numbers["skipped"] = static_cast<double>(run.skipped());
   stage.seconds = now_s() - begin;
   return stage;

@@ -169,9 +169,16 @@ Tensor TrainingRun::values() const { return arena_->values().all().detach().clon
 
 int64_t TrainingRun::n_parameters() const { return nn::parameter_count(*problem_.network); }
 
-int64_t TrainingRun::reserved_bytes() const {
-  return caching_allocator(options_.device).stats().reserved +
-         (graph_ ? graph_->memory().reserved : 0);
+TrainingRun::Memory TrainingRun::memory() const {
+  const MemoryStats own = caching_allocator(options_.device).stats(),
+                    graph = graph_ ? graph_->memory() : MemoryStats{};
+  return {own.peak + graph.peak, own.reserved + graph.reserved};
+}
+
+void TrainingRun::count_memory_anew() {
+  wait();
+  caching_allocator(options_.device).release_cached();
+  caching_allocator(options_.device).reset_peak();
 }
 
 void TrainingRun::state(StateVisitor& visitor) {

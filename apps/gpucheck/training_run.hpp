@@ -49,8 +49,15 @@ class TrainingRun {
   int64_t updates() const { return optimizer_->updates(); }
   int64_t skipped() const { return scaler_ ? scaler_->skipped() : 0; }
   int64_t n_parameters() const;
-  /// Taken from the device by tensors, in use or kept for the next, the graph's scratch included.
-  int64_t reserved_bytes() const;
+  /// Bytes of tensors, those of convolutions' workspaces and of the graph included.  allocated: in
+  /// use at the peak since the last start of counting; reserved: taken from the device now, in use
+  /// or kept for the next.
+  struct Memory {
+    int64_t allocated = 0, reserved = 0;
+  };
+  Memory memory() const;
+  /// Gives what lies unused back to the device, and counts the peak from now on.
+  void count_memory_anew();
   const std::string& text() const { return problem_.text; }
   Device device() const { return options_.device; }
 

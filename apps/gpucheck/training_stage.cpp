@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stage "training": a small network trained on the device, against the CPU, against itself.
 #include <cmath>
+#include <numeric>
 
 #include "apps/gpucheck/compare.hpp"
 #include "apps/gpucheck/stages.hpp"
@@ -10,6 +11,10 @@
 
 namespace bora::gpucheck {
 namespace {
+
+/// Gradients of the first updates are as large as 1.4: f16 holds them times this, which is not so
+/// with the trainer's first scale of 65536, and a skipped update would be no fault.
+constexpr double kLossScale = 1024;
 
 struct Sizes {
   int64_t base, extent, updates;
@@ -23,8 +28,9 @@ class Trainings {
         sizes_(options.tiny ? Sizes{2, 8, 6} : Sizes{8, 32, 30}) {}
 
   std::unique_ptr<TrainingRun> make(Device device, DType type) const {
-    return std::make_unique<TrainingRun>(make_problem("plain", sizes_.base, 1, sizes_.extent),
-                                         TrainingRun::Options{.device = device, .type = type});
+    return std::make_unique<TrainingRun>(
+        make_problem("plain", sizes_.base, 1, sizes_.extent),
+        TrainingRun::Options{.device = device, .type = type, .loss_scale = kLossScale});
   }
   std::vector<double> curve(TrainingRun& run, int64_t n) const {
     std::vector<double> losses;
@@ -36,10 +42,11 @@ class Trainings {
   template <class Body>
   void check(const std::string& name, DType type, const std::string& reference, const Body& body) {
     if (name.find(options_.only) == std::string::npos) return;
-    if (options_.budget_s > 0 && now_s() - begin_ > options_.budget_s) {
+    if (lost_ || (options_.budget_s > 0 && now_s() - begin_ > options_.budget_s)) {
       stage_.numbers["left_out_for_time"] += 1;
       return;
     }
+    doing(detail::join(name, ' ', type));
     Check c{.op = name,
             .shape = detail::join("plain base ", sizes_.base, ", ", sizes_.extent, "^3, ",
                                   sizes_.updates, " updates"),
@@ -51,12 +58,18 @@ class Trainings {
     } catch (const std::exception& e) {
       c.pass = false;
       c.note = e.what();
+      if (const std::string why = why_lost(options_.target); !why.empty()) {
+        lost_ = true;
+        stage_.facts["device lost in"] = name;
+        stage_.facts["device lost because"] = why;
+      }
     }
     if (name == options_.plant) {
       c.pass = false;
       c.note = "spoiled on request";
     }
     stage_.checks.push_back(std::move(c));
+    if (options_.so_far) options_.so_far(stage_);
   }
 
   void all();
@@ -98,6 +111,7 @@ class Trainings {
   Stage& stage_;
   Sizes sizes_;
   std::vector<double> f32_;  // the device's curve
+  bool lost_ = false;
   double begin_ = now_s();
 };
 
@@ -208,9 +222,13 @@ void Trainings::waits_for_nothing() {
 
 void Trainings::long_run() {
   check("loss after 200 updates", DType::f16, "f32 on the device", [&](Check& c) {
-    const double f32 = curve(*make(options_.target.device, DType::f32), 200).back(),
-                 f16 = curve(*make(options_.target.device, DType::f16), 200).back();
-    within(c, std::abs(f16 - f32) / f32, 0.01, "what is aimed at");
+    const auto end = [&](DType type) {
+      const std::vector<double> losses = curve(*make(options_.target.device, type), 200);
+      return std::accumulate(losses.end() - 20, losses.end(), 0.0) / 20;
+    };
+    const double f32 = end(DType::f32), f16 = end(DType::f16);
+    within(c, std::abs(f16 - f32) / f32, 0.01,
+           "what is aimed at; mean of the last 20, since single ones jump by 2 %");
   });
 }
 

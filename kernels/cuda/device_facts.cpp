@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "core/error.hpp"
+#include "kernels/cuda/runtime.hpp"
 
 namespace bora::kernels::cuda {
 std::map<std::string, std::string> device_facts(Device device) {
@@ -31,6 +32,13 @@ std::map<std::string, std::string> device_facts(Device device) {
   facts["memory bus bits"] = std::to_string(bus_bits);
   facts["ecc"] = p.ECCEnabled ? "on" : "off";
   return facts;
+}
+
+int64_t memory_in_use(Device device) {
+  const DeviceGuard guard(device.index);
+  size_t free = 0, total = 0;
+  BORA_RUNTIME(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(total - free);
 }
 
 void profiler(bool on) {

@@ -7,10 +7,11 @@ namespace {
 using cpu::ConvPiece;
 
 /// Planes [z0, z0 + planes) of samples [n0, n0 + n): all planes unless n is 1, so always dense.
+/// Operands may be recorded on the tape: their parts are not.
 Tensor part(const Tensor& t, int64_t n0, int64_t n, int64_t z0, int64_t planes) {
   const Shape& s = t.shape();
   const int64_t plane = s[2] * s[3] * s[4];
-  return t.view((n0 * s[1] + z0) * plane, {n, planes, s[2], s[3], s[4]});
+  return t.detach().view((n0 * s[1] + z0) * plane, {n, planes, s[2], s[3], s[4]});
 }
 
 Tensor input_part(const Tensor& x, const ConvPiece& p) { return part(x, p.n0, p.n, p.in0, p.in); }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/backend.hpp"
+#include "core/tape.hpp"
 #include "kernels/conv3d_reference.hpp"
 #include "kernels/cudnn/add_bias.hpp"
 #include "tests/kernels/conv_support.hpp"
@@ -149,6 +150,28 @@ TEST(SlabsEdges, EmptyTensorsAreDealtWithWithoutTheEngine) {
   run_backward_weights(engine, x.stream(), a, x, y, GradientMode::overwrite, dw);
   EXPECT_EQ(dw.view(0, {1}).item(), 0.0);
   EXPECT_EQ(engine.n_calls, 0);
+}
+
+// A transposed convolution's input is what a layer before it left on the tape.
+TEST(SlabsEdges, OperandsMayBeRecordedOnTheTape) {
+  const ConvCase c{3, {9, 4, 5}, Dims3::all(3), 4, 6, {.padding = Dims3::all(1)}};
+  const ConvData d(c, DType::f32, 1);
+  const Tensor x = make_leaf(d.x, "x"), dy = make_leaf(d.dy, "dy"), w = make_leaf(d.w, "w");
+  for (const int64_t limit : {int64_t{700}, kEngineElements}) {
+    ReferenceEngine engine(limit);
+    const auto all = [&](const Tensor& in, const Tensor& weight, const Tensor& out) {
+      Tensor y = Tensor::zeros(c.y(), DType::f32), dx = Tensor::zeros(d.x.shape(), DType::f32),
+             dw = Tensor::zeros(d.w.shape(), DType::f32);
+      run_forward(engine, y.stream(), c.a, in, weight, Tensor(), y, limit);
+      run_backward_data(engine, y.stream(), c.a, out, weight, Tensor(), dx, limit);
+      run_backward_weights(engine, y.stream(), c.a, in, out, GradientMode::overwrite, dw, limit);
+      std::vector<float> values = y.to_vector<float>();
+      for (const Tensor& t : {dx, dw})
+        for (const float v : t.to_vector<float>()) values.push_back(v);
+      return values;
+    };
+    EXPECT_EQ(all(x, w, dy), all(d.x, d.w, d.dy));
+  }
 }
 
 TEST(SlabsEdges, APlaneAboveTheLimitIsRefusedByShape) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# dry_run.sh dry_run|planted_fault|hanging_stage BUILD: scripts/gpu_check.sh without a GPU: clean, with a kernel whose result is
-# spoiled, and with a stage that never ends.
+# dry_run.sh dry_run|planted_fault|hanging_stage|crashing_stage|lost_device BUILD: scripts/gpu_check.sh without a GPU: clean, with a
+# kernel whose result is spoiled, with a stage that never ends, with one that crashes and one that writes no JSON, and with a kernel
+# that took the device with it.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -18,6 +19,40 @@ if [ "$1" = hanging_stage ]; then
   grep -q '^| kernels | timed_out' "$work/log" || fail "the table does not say that kernels were stopped"
   grep -q '^| training | left_out' "$work/log" || fail "the table does not say what was left out"
   grep -q '"status": "timed_out"' "$work/run.json" || fail "the result does not say so"
+  exit 0
+fi
+real=$(realpath "$2")/bin/gpucheck
+# Instead of gpucheck, a script with these lines for the command "kernels", and one more for others.
+pretend() {
+  mkdir "$work/build"
+  # shellcheck disable=SC2016  # the wrapper's own
+  printf '%s\n' '#!/bin/bash' "real='$real'" 'for a in "$@"; do case $a in --out=*) out=${a#--out=} ;; esac; done' \
+    "if [ \"\$1\" = kernels ]; then" "$1" 'fi' "$2" 'exec "$real" "$@"' >"$work/build/gpucheck"
+  chmod +x "$work/build/gpucheck"
+  rc=0
+  scripts/gpu_check.sh --build "$work/build" --out "$work/run.json" --seconds 400 --stages "$3" >"$work/log" 2>&1 || rc=$?
+  [ "$rc" = 1 ] || fail "exit code $rc, wanted 1"
+}
+if [ "$1" = crashing_stage ]; then
+  # shellcheck disable=SC2016
+  pretend '"$real" kernels --device=cpu --tiny --only=relu_forward --name=kernels --out="$out"; mv "$out" "$out.so_far"
+echo "doing the last thing"; kill -SEGV $$' 'if [ "$1" = training ]; then echo "{ no JSON" >"$out"; exit 0; fi' kernels,training
+  grep -qE '^\| kernels \| error \| cpu \| [^|]* \| ([1-9][0-9]*)/\1 \| exit code 139' "$work/log" ||
+    fail "the table does not say that kernels crashed, with what it had found"
+  grep -q 'doing the last thing' "$work/run.json" || fail "the result does not hold the last words of the crash"
+  grep -q 'doing the last thing' "$work/run.log" || fail "the log does not hold them"
+  grep -qE '^\| [0-9]*-training \| error' "$work/log" || fail "the table does not say that training wrote no JSON"
+  grep -q '^| throughput' "$work/log" && fail "a stage ran that was not asked for"
+  exit 0
+fi
+if [ "$1" = lost_device ]; then
+  # shellcheck disable=SC2016
+  pretend 'case "$*" in *--skip=relu_forward*) exec "$real" kernels --device=cpu --tiny --only=relu --skip=relu_forward --name="kernels without" --out="$out" ;; esac
+printf "%s" "{\"schema\": \"bora.gpu_check.stage/1\", \"name\": \"kernels\", \"status\": \"failed\", \"seconds\": 1, \"facts\": {
+  \"device lost in\": \"relu_forward\"
+}}" >"$out"; exit 1' '' kernels
+  grep -q '^| kernels | failed' "$work/log" || fail "the table has no failed stage"
+  grep -q '^| kernels without | passed' "$work/log" || fail "the other kernels were not looked at"
   exit 0
 fi
 case $1 in
