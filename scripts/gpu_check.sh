@@ -9,7 +9,7 @@
 #                    Default: build/cuda; with --dry-run build/emu, build/cuda or build/cpu-release, whichever is there
 #   --out FILE       the joined result (JSON), written anew after each stage; beside it -plans.json and .log (what the stages said).
 #                    Default: docs/gpu/<date>-<gpu>-<commit>.json; with --dry-run none is kept
-#   --seconds N      time for all of it (480). Below 300: kernels by halves, no sanitizer, training or ncu, PyTorch in one layout
+#   --seconds N      time for all of it (480). Below 300, without --stages: kernels by halves, no sanitizer, training or ncu, PyTorch in one layout
 #   --stages LIST    only these, with commas, to look at something again: kernels, sanitizer, cudnn, nccl, training, throughput, ncu
 #   --python PYTHON  with torch, and the folder of cuDNN if it came as a wheel. Default: python3
 #   --plant KERNEL   for the test of this script: spoils this kernel's result
@@ -164,7 +164,8 @@ $dry && tiny=(--tiny)
 dirty=false
 if git -C "$root" rev-parse HEAD >/dev/null 2>&1 && [ -n "$(git -C "$root" status --porcelain 2>/dev/null)" ]; then dirty=true; fi
 short=false
-[ "$seconds" -lt 300 ] && short=true
+# Who names stages has decided already what is worth the time.
+[ "$seconds" -lt 300 ] && [ -z "$stages" ] && short=true
 smi=$(nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit --format=csv,noheader 2>/dev/null) ||
   smi=""
 # The first to start the driver and the libraries, from a disk that is cold.
