@@ -137,7 +137,7 @@ void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window
              f.wind_variable, "': ", n_missing, " of ", wind.numel(),
              " values are missing (NaN or fill value) in open cells, the first at ",
              place_of(first_missing, wind, window),
-             "; files.missing = \"mask\" leaves such cells out of the region");
+             "; data.files.missing = \"mask\" leaves such cells out of the region");
   if (n_clipped > 0 && !clip_told_[static_cast<size_t>(index)].exchange(true))
     log_warn("clip [", low, ", ", high, "] m/s cut ", n_clipped, " of ", wind.numel(),
              " values of '", c.wind_path, "'");

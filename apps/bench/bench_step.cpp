@@ -81,33 +81,28 @@ void time_steps(const BenchConfig& c, Step& step, Collective& ranks, StepReport&
   std::vector<double> waits_ms;
   ranks.barrier("begin of the timed steps");
   const Usage before = usage();
-  // On a device a step ends when the event behind it is done; it is waited for after the next one
-  // is issued, so that the device never waits for the host's clock.
+  // On a device a step ends when the event behind it is done; it is looked at after the next one is
+  // issued, so that the device never waits for the host's clock.  So one step more runs before the
+  // counted ones, whose end is their beginning, and one behind: each time holds one issue, also
+  // where issuing is what takes the time.
+  const size_t n_around = device == cpu() ? 0 : 1;
   std::optional<Event> end;
   double last_s = now_s();
-  const auto ended = [&](double& ms) {
-    const double s = now_s();
-    ms = 1e3 * (s - last_s);
-    last_s = s;
-  };
-  for (size_t i = 0; i < report.ms.size(); ++i) {
+  for (size_t i = 0; i < report.ms.size() + 2 * n_around; ++i) {
     if (device == cpu()) last_s = now_s();
     const double waited_s = step.exchange_counters().wait_s;
     step.run();
-    if (device == cpu()) {
-      ended(report.ms[i]);
-    } else {
+    if (device != cpu()) {
       const Event issued = stream.record();
       if (end) end->synchronize();
-      if (i > 0) ended(report.ms[i - 1]);
       end = issued;
     }
+    const double s = now_s();
+    if (i >= 2 * n_around) report.ms[i - 2 * n_around] = 1e3 * (s - last_s);
+    last_s = s;
     waits_ms.push_back(1e3 * (step.exchange_counters().wait_s - waited_s));
   }
-  if (end) {
-    end->synchronize();
-    ended(report.ms.back());
-  }
+  if (end) end->synchronize();
   const Usage after = usage();
   const auto mean = [](const std::vector<double>& v) {
     return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
@@ -116,7 +111,7 @@ void time_steps(const BenchConfig& c, Step& step, Collective& ranks, StepReport&
   report.longest_wait_ms = mean(ranks.all_reduce(waits_ms, ReduceOp::max, "longest waits"));
   std::sort(report.ms.begin(), report.ms.end());
   report.faults_a_step =
-      static_cast<double>(after.faults - before.faults) / static_cast<double>(c.repeats);
+      static_cast<double>(after.faults - before.faults) / static_cast<double>(waits_ms.size());
   report.peak_resident_mib = static_cast<double>(after.peak_kib) / 1024.0;
   report.memory = caching_allocator(device).stats();
 }

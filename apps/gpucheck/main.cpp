@@ -35,6 +35,8 @@ struct Settings {
   std::string plant;
   bool want_device = false;
   bool dirty = false;
+  bool unfinished = false;
+  bool may_judge_nothing = false;
   std::string name;
   std::string status = "passed";
   double seconds = 0;
@@ -74,6 +76,9 @@ struct Settings {
               "the last run only)"),
         field("want_device", &Settings::want_device, "report: a run without a GPU is a fault"),
         field("dirty", &Settings::dirty, "report: the source had changes"),
+        field("unfinished", &Settings::unfinished, "report: stages are still to come"),
+        field("may_judge_nothing", &Settings::may_judge_nothing,
+              "report: stages that only measure were asked for"),
         field("name", &Settings::name, "what the stage is called in its result"),
         field("status", &Settings::status, "mark: its status"),
         field("seconds", &Settings::seconds, "mark: how long it took", at_least(0)),
@@ -159,12 +164,13 @@ int report(const std::string& path, const Settings& s) {
   if (std::filesystem::is_directory(path)) {
     run = join_stages(path, s.want_device);
     run.dirty = s.dirty;
+    run.finished = !s.unfinished;
     if (!s.out.empty()) write_run(run, s.out);
   } else {
     run = read_run(path);
   }
   std::fputs(table(run).c_str(), stdout);
-  return run.right ? 0 : 1;
+  return run.right && run.finished && (run.judged || s.may_judge_nothing) ? 0 : 1;
 }
 
 void say(const Stage& stage) {

@@ -201,6 +201,7 @@ bool at_fault(const Stage& s, bool want_device) {
       // Whoever wants a GPU does not take the emulator's word.
       return !s.right() || (want_device && !s.checks.empty() && s.device != "gpu");
     case Status::not_available:
+    case Status::not_wanted:
       return false;
   }
   return true;
@@ -231,16 +232,26 @@ Run join_stages(const std::string& folder, bool want_device) {
     if (begins(s.name, "throughput"))
       for (const auto& [key, value] : s.facts) run.machine[key] = value;
   }
+  run.judged = std::any_of(run.stages.begin(), run.stages.end(), [&](const Stage& s) {
+    return judges(s) && !s.checks.empty() && (!want_device || s.device == "gpu");
+  });
   run.right = std::none_of(run.stages.begin(), run.stages.end(),
                            [&](const Stage& s) { return at_fault(s, want_device); });
   run.compare = comparisons(run.stages);
   return run;
 }
 
+const char* verdict(const Run& run) {
+  if (!run.finished)
+    return run.right ? "BROKEN OFF, no fault found so far" : "BROKEN OFF, FAULTS FOUND";
+  if (!run.right) return "FAULTS FOUND";
+  return run.judged ? "no fault found" : "NOTHING WAS JUDGED";
+}
+
 std::string table(const Run& run) {
   std::ostringstream out;
   out << "GPU check of " << run.when << ", source " << run.git << (run.dirty ? " (changed)" : "")
-      << ": " << (run.right ? "no fault found" : "FAULTS FOUND") << "\n\n";
+      << ": " << verdict(run) << "\n\n";
   for (const auto& [key, value] : run.machine) out << "- " << key << ": " << value << "\n";
   for (const auto& [key, value] : run.ceilings)
     out << "- " << key << ": " << rounded(value, 5) << "\n";

@@ -19,6 +19,9 @@ Run join_stages(const std::string& folder, bool want_device);
 /// nothing.
 bool at_fault(const Stage& stage, bool want_device);
 
+/// The run in a few words.
+const char* verdict(const Run& run);
+
 /// Markdown: stages, failures, plans, times, comparison with PyTorch.  Prints only what the run
 /// holds; what was not measured is called so.
 std::string table(const Run& run);

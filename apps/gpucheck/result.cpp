@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kStatusNames[] = {"passed",        "failed",    "error",   "no_device",
-                                        "not_available", "timed_out", "left_out"};
+constexpr const char* kStatusNames[] = {"passed",        "failed",    "error",    "no_device",
+                                        "not_available", "timed_out", "left_out", "not_wanted"};
 
 /// JSON has no NaN and no inf: they become words, which a reader turns back.
 Json number(double v) {
@@ -230,9 +230,9 @@ Stage read_stage(const std::string& path) {
 }
 
 void write_run(const Run& run, const std::string& path) {
-  Json j = {{"schema", kRunSchema},      {"when", run.when},   {"git", run.git},
-            {"dirty", run.dirty},        {"right", run.right}, {"machine", Json::object()},
-            {"ceilings", Json::object()}};
+  Json j = {{"schema", kRunSchema}, {"when", run.when},          {"git", run.git},
+            {"dirty", run.dirty},   {"finished", run.finished},  {"judged", run.judged},
+            {"right", run.right},   {"machine", Json::object()}, {"ceilings", Json::object()}};
   for (const auto& [key, value] : run.machine) j["machine"][key] = value;
   for (const auto& [key, value] : run.ceilings) j["ceilings"][key] = number(value);
   j["stages"] = Json::array();
@@ -249,6 +249,8 @@ Run read_run(const std::string& path) {
     run.when = j.at("when");
     run.git = j.at("git");
     run.dirty = j.at("dirty");
+    run.finished = j.at("finished");
+    run.judged = j.at("judged");
     run.right = j.at("right");
     for (const auto& [key, value] : j.at("machine").items())
       run.machine[key] = value.get<std::string>();

@@ -15,8 +15,18 @@ inline constexpr const char* kRunSchema = "bora.gpu_check/1";
 
 /// passed, failed: the stage ran.  error: it stopped on the way.  no_device: it needs a GPU and
 /// there is none.  not_available: it needs something else that is not there (a tool, PyTorch).
-/// timed_out: its time was up.  left_out: there was no time left for it.
-enum class Status { passed, failed, error, no_device, not_available, timed_out, left_out };
+/// timed_out: its time was up.  left_out: there was no time left for it.  not_wanted: whoever
+/// started the run chose to do without.
+enum class Status {
+  passed,
+  failed,
+  error,
+  no_device,
+  not_available,
+  timed_out,
+  left_out,
+  not_wanted
+};
 const char* name_of(Status status);
 /// Throws Error for a word that is none.
 Status status_from(const std::string& name);
@@ -93,6 +103,8 @@ struct Comparison {
 struct Run {
   std::string when{}, git{};
   bool dirty = false;
+  bool finished = true;  ///< false: written while stages were still to come
+  bool judged = true;    ///< whether any stage has judged results
   std::map<std::string, std::string> machine{};
   std::map<std::string, double> ceilings{};
   std::vector<Stage> stages{};

@@ -17,7 +17,7 @@ constexpr int kCheckEvery = 64;
 bool reproducible(const Config& config) { return config.comm.all_reduce == "reproducible"; }
 
 void check_parallel(const Config& config, Device device, int n_ranks) {
-  if (device != cpu() && n_ranks > 1 && config.comm.gradient_type != "f32")
+  if (device != cpu() && config.comm.gradient_type != "f32")
     throw UsageError("device=cuda with comm.gradient_type=" + config.comm.gradient_type +
                      ": gradients travel in f32 between GPUs; wanted f32");
   if (device != cpu() && n_ranks > 1 && config.cuda.tune)

@@ -54,8 +54,8 @@ std::string why_no_cuda() {
   if (n > 0) return {};
   const int driver = driver_version();
   if (driver == 0)
-    return "there is no NVIDIA driver (libcuda.so.1) on this machine; install one, or ask the "
-           "scheduler for a node with GPUs";
+    return "there is no NVIDIA driver (libcuda.so.1) on this machine, or only a stub; install one, "
+           "or ask the scheduler for a node with GPUs";
   if (code == cudaErrorInsufficientDriver)
     return detail::join("the NVIDIA driver is too old: it supports CUDA ", version_text(driver),
                         ", this program needs ", version_text(runtime_version()),

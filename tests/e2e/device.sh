@@ -38,10 +38,14 @@ mask=$(find "$data/mask_buildings" -name '285VF2_*')
 [ -s "$work/p.nc" ] || fail "no prediction"
 epochs=2 train cuda --resume --train.extend=hold --device=cpu
 
+# What a device cannot do is refused with the key, before anything runs.
+expect_failure 2 "comm.gradient_type=bf16" "$unet3d" train "${tiny[@]}" --train.epochs=1 --device=cuda --comm.gradient_type=bf16 \
+  --output.dir="$work/bf16"
 # Several ranks want NCCL between their devices, which a build without CUDA has not.
 expect_failure 2 "NCCL communicator: this binary was built without CUDA" mpirun -n 2 "$unet3d" train "${tiny[@]}" \
   --train.epochs=1 --device=cuda --output.dir="$work/two"
 "$bin/bench_step" --device=cuda --model.base=4 --model.levels=1 --size=6x5x4 --warmup=1 --repeats=2 --json="$work/bench.json" >"$work/out" 2>&1 ||
   { cat "$work/out" >&2; fail "bench_step"; }
+grep -q "min 0.0" "$work/out" && fail "bench_step counts a step that took no time"
 grep -q "device: cuda:0 emulated.*step replayed" "$work/out" || { cat "$work/out" >&2; fail "bench_step does not tell the device"; }
 echo "device: all as it should be"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# dry_run.sh dry_run|planted_fault|hanging_stage|crashing_stage|lost_device BUILD: scripts/gpu_check.sh without a GPU: clean, with a
+# dry_run.sh dry_run|planted_fault|hanging_stage|interrupted|crashing_stage|lost_device BUILD: scripts/gpu_check.sh without a GPU: clean, with a
 # kernel whose result is spoiled, with a stage that never ends, with one that crashes and one that writes no JSON, and with a kernel
 # that took the device with it.
 set -euo pipefail
@@ -17,8 +17,37 @@ if [ "$1" = hanging_stage ]; then
   scripts/gpu_check.sh --build "$work/build" --out "$work/run.json" --seconds 30 >"$work/log" 2>&1 || rc=$?
   [ "$rc" = 1 ] || fail "exit code $rc, wanted 1"
   grep -q '^| kernels | timed_out' "$work/log" || fail "the table does not say that kernels were stopped"
-  grep -q '^| training | left_out' "$work/log" || fail "the table does not say what was left out"
+  grep -q '^| training | not_wanted' "$work/log" || fail "the table does not say what was left out"
   grep -q '"status": "timed_out"' "$work/run.json" || fail "the result does not say so"
+  exit 0
+fi
+if [ "$1" = interrupted ]; then
+  mkdir "$work/build"
+  # shellcheck disable=SC2016  # the wrapper's own
+  printf '#!/bin/sh\nif [ "$1" = kernels ]; then echo $$ >"%s/pid"; exec sleep 600; fi\nexec "%s" "$@"\n' "$work" "$(realpath "$2")/bin/gpucheck" \
+    >"$work/build/gpucheck"
+  chmod +x "$work/build/gpucheck"
+  : >"$work/log"
+  scripts/gpu_check.sh --build "$work/build" --out "$work/run.json" >"$work/log" 2>&1 &
+  script=$!
+  for _ in $(seq 200); do [ ! -s "$work/pid" ] || break; sleep 0.1; done
+  [ -s "$work/pid" ] || fail "the stage did not begin"
+  kill "$script"
+  rc=0
+  wait "$script" || rc=$?
+  [ "$rc" = 143 ] || fail "exit code $rc, wanted 143"
+  for _ in $(seq 50); do kill -0 "$(cat "$work/pid")" 2>/dev/null || break; sleep 0.1; done
+  if kill -0 "$(cat "$work/pid")" 2>/dev/null; then fail "the stage goes on without the script"; fi
+  rc=0
+  "$2/bin/gpucheck" report "$work/run.json" >"$work/again" || rc=$?
+  [ "$rc" = 1 ] || fail "the result of a run that was broken off counts as right"
+  grep -q "BROKEN OFF" "$work/again" || fail "the result does not say that the run was broken off"
+  # What cannot be done is refused before anything runs.
+  for wrong in "--stages=kernels training" "--stages=," "--stages=kernel" "--out=$work/pid/x.json" "--seconds=0"; do
+    rc=0
+    scripts/gpu_check.sh --build "$work/build" "${wrong%%=*}" "${wrong#*=}" >"$work/log" 2>&1 || rc=$?
+    [ "$rc" = 2 ] || fail "$wrong: exit code $rc, wanted 2"
+  done
   exit 0
 fi
 real=$(realpath "$2")/bin/gpucheck

@@ -97,6 +97,8 @@ TEST(GpuCheckReport, JudgesByCorrectnessOnly) {
   EXPECT_FALSE(at_fault(stage("sanitizer", Status::not_available), true));
   EXPECT_FALSE(at_fault(stage("throughput mlperf graph", Status::error), true));
   EXPECT_FALSE(at_fault(stage("ncu", Status::timed_out), true));
+  EXPECT_FALSE(at_fault(stage("training", Status::not_wanted), true));
+  EXPECT_TRUE(at_fault(stage("training", Status::left_out), true));
   // A stage that calls itself passed with a check that is not.
   Stage s = stage("kernels", Status::passed);
   s.checks = {check(true), check(false)};
@@ -133,6 +135,23 @@ TEST(GpuCheckReport, JoinsStagesAndKeepsWhatCannotBeRead) {
   EXPECT_NE(message_of([&] { read_run(path + "/02-kernels.json"); }).find("schema"),
             std::string::npos);
   EXPECT_NE(message_of([] { join_stages("/nowhere", false); }).find("/nowhere"), std::string::npos);
+}
+
+TEST(GpuCheckReport, SaysThatNothingWasJudgedOrThatARunWasBrokenOff) {
+  const std::string path = folder("nothing");
+  write_stage(stage("environment", Status::passed), path + "/01-environment.json");
+  gpucheck::Run run = join_stages(path, true);
+  EXPECT_FALSE(run.judged);
+  EXPECT_STREQ(verdict(run), "NOTHING WAS JUDGED");
+  Stage kernels = stage("kernels", Status::passed);
+  kernels.checks = {check(true)};
+  write_stage(kernels, path + "/02-kernels.json");
+  run = join_stages(path, true);
+  EXPECT_TRUE(run.judged);
+  EXPECT_STREQ(verdict(run), "no fault found");
+  run.finished = false;
+  write_run(run, path + "/run.out");
+  EXPECT_STREQ(verdict(read_run(path + "/run.out")), "BROKEN OFF, no fault found so far");
 }
 
 Stage timed(const std::string& way, double ms, double parameters, double peak) {
