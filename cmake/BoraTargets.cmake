@@ -52,16 +52,12 @@ function(bora_single_source target)
 endfunction()
 
 # bora_library(<name> SOURCES <file>... [SINGLE_SOURCE <file>...]
-#              [DEVICE_ONLY <file.cu>...] [PUBLIC_LIBS <lib>...] [PRIVATE_LIBS <lib>...])
+#              [PUBLIC_LIBS <lib>...] [PRIVATE_LIBS <lib>...])
 # Static library bora_<name> with alias Bora::<name>, installed and exported together with the headers
-# of the current folder. SINGLE_SOURCE and DEVICE_ONLY files are sources too (do not list them twice);
-# DEVICE_ONLY ones are left out where there is no device code, with BORA_CUDA and BORA_EMULATOR off.
-# PUBLIC_LIBS are those whose headers appear in ours.
+# of the current folder. SINGLE_SOURCE files are sources too (do not list them twice). PUBLIC_LIBS are
+# those whose headers appear in ours.
 function(bora_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;SINGLE_SOURCE;DEVICE_ONLY;PUBLIC_LIBS;PRIVATE_LIBS")
-  if(BORA_CUDA OR BORA_EMULATOR)
-    list(APPEND arg_SINGLE_SOURCE ${arg_DEVICE_ONLY})
-  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;SINGLE_SOURCE;PUBLIC_LIBS;PRIVATE_LIBS")
   if(arg_UNPARSED_ARGUMENTS OR NOT (arg_SOURCES OR arg_SINGLE_SOURCE))
     message(FATAL_ERROR "bora_library(${name}): wants SOURCES or SINGLE_SOURCE; "
                         "not understood: '${arg_UNPARSED_ARGUMENTS}'")

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/norm_generic.hpp"
+#include "tests/kernels/norm_generic.hpp"
 #include "tests/support/device.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/tolerance.hpp"

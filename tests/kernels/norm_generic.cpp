@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/norm_generic.hpp"
+#include "tests/kernels/norm_generic.hpp"
 
 #include "kernels/for_each.hpp"
 #include "kernels/norm_element.hpp"
