@@ -14,22 +14,6 @@
 namespace bora::kernels::cpu {
 namespace {
 
-std::array<int64_t, 3> array_of(const Dims3& v) { return {v.d, v.h, v.w}; }
-
-/// The convolution from x to y.
-ConvProblem problem_of(const Conv3dAttributes& a, const Shape& x, const Shape& w, const Shape& y) {
-  return {.n = x[0],
-          .in = {x[1], x[2], x[3]},
-          .out = {y[1], y[2], y[3]},
-          .kernel = {w[1], w[2], w[3]},
-          .stride = array_of(a.stride),
-          .pad_left = array_of(a.padding),
-          .dilation = array_of(a.dilation),
-          .c_in = x[4],
-          .c_out = y[4],
-          .groups = a.groups};
-}
-
 void fill_with_bias(Tensor& y, const Tensor& bias) {
   const int64_t channels = y.size(-1);
   fill_rows(static_cast<char*>(y.raw()), channels == 0 ? 0 : y.numel() / channels, channels, bias,

@@ -7,6 +7,8 @@
 namespace bora::kernels::cpu {
 namespace {
 
+std::array<int64_t, 3> array_of(const Dims3& v) { return {v.d, v.h, v.w}; }
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Rounded down, b > 0.
@@ -52,6 +54,19 @@ bool fit(Grain& g, int64_t plane, int64_t other_plane, int64_t limit, OtherPlane
 }
 
 }  // namespace
+
+ConvProblem problem_of(const Conv3dAttributes& a, const Shape& x, const Shape& w, const Shape& y) {
+  return {.n = x[0],
+          .in = {x[1], x[2], x[3]},
+          .out = {y[1], y[2], y[3]},
+          .kernel = {w[1], w[2], w[3]},
+          .stride = array_of(a.stride),
+          .pad_left = array_of(a.padding),
+          .dilation = array_of(a.dilation),
+          .c_in = x[4],
+          .c_out = y[4],
+          .groups = a.groups};
+}
 
 double ConvProblem::work() const {
   double w =

@@ -3,6 +3,8 @@
 // bits of the result do not depend on the number of threads.  Pure arithmetic.
 #pragma once
 
+#include "kernels/conv3d.hpp"
+
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -25,6 +27,9 @@ struct ConvProblem {
   /// Multiply-adds, as if padding were read.
   double work() const;
 };
+
+/// The convolution from x (N, D, H, W, I) by w (O, k, I / groups) to y (N, D', H', W', O).
+ConvProblem problem_of(const Conv3dAttributes& a, const Shape& x, const Shape& w, const Shape& y);
 
 /// Samples [n0, n0 + n) with output planes [out0, out0 + out) and the input planes [in0, in0 + in)
 /// that belong to them.  `in` or `out` is 0 where nothing is shared: that part of the result is

@@ -6,7 +6,6 @@
 namespace bora::kernels::cudnn {
 namespace {
 
-std::array<int64_t, 3> array_of(const Dims3& v) { return {v.d, v.h, v.w}; }
 Dims3 dims_of(const std::array<int64_t, 3>& v) { return {v[0], v[1], v[2]}; }
 
 }  // namespace
@@ -21,19 +20,6 @@ const char* name_of(ConvPass pass) {
       return "backward_weights";
   }
   return "?";
-}
-
-ConvProblem problem_of(const Conv3dAttributes& a, const Shape& x, const Shape& w, const Shape& y) {
-  return {.n = x[0],
-          .in = {x[1], x[2], x[3]},
-          .out = {y[1], y[2], y[3]},
-          .kernel = {w[1], w[2], w[3]},
-          .stride = array_of(a.stride),
-          .pad_left = array_of(a.padding),
-          .dilation = array_of(a.dilation),
-          .c_in = x[4],
-          .c_out = y[4],
-          .groups = a.groups};
 }
 
 ConvKey key_of(ConvPass pass, const ConvProblem& problem, DType type, bool bias, bool add,

@@ -13,6 +13,7 @@
 namespace bora::kernels::cudnn {
 
 using cpu::ConvProblem;
+using cpu::problem_of;
 
 enum class ConvPass : int64_t { forward, backward_data, backward_weights };
 const char* name_of(ConvPass pass);
@@ -32,10 +33,6 @@ struct ConvKey {
 
   DType dtype() const { return static_cast<DType>(type); }
 };
-
-/// The problem of a convolution (or gradient) between x (N, D, H, W, I), w (O, kD, kH, kW,
-/// I/groups) and y (N, D', H', W', O).  Padding on the right is whatever makes D' exact.
-ConvProblem problem_of(const Conv3dAttributes& a, const Shape& x, const Shape& w, const Shape& y);
 
 /// The key of a pass under `settings`; `alignment` is the largest power of two, at most 16, that
 /// divides all addresses.
