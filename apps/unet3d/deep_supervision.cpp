@@ -43,13 +43,13 @@ Loss deep_loss(const LossConfig& config, UNet3d& model, const Tensor& input, con
   BORA_CHECK(n_heads > 0, "deep_loss: the network has no head below the top");
   std::vector<Tensor> features = model.feature_levels(input);
   const std::vector<double> weights = level_weights(n_heads);
-  Loss all = compute_loss(config, model.head().forward(features[0]), target, region);
+  Loss all = compute_loss(config, model.head(), features[0], target, region);
   all.total = nn::scale(all.total, weights[0]);
   for (int64_t level = 1; level <= n_heads; ++level) {
     const auto l = static_cast<size_t>(level);
     const LevelTarget coarse = target_of_level(target, region, level);
-    const Loss own = compute_loss(config, model.deep_head(level).forward(features[l]),
-                                  coarse.target, coarse.region);
+    const Loss own =
+        compute_loss(config, model.deep_head(level), features[l], coarse.target, coarse.region);
     all.total = nn::add(all.total, nn::scale(own.total, weights[l]));
     for (size_t part = 1; part < own.parts.size(); ++part)
       all.parts.emplace_back(own.parts[part].first + "_level" + std::to_string(level),
