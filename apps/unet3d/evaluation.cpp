@@ -123,7 +123,9 @@ class Table {
 
 }  // namespace
 
-double Score::mae_normalised() const { return abs_normalised / (sums.count > 0 ? sums.count : NAN); }
+double Score::mae_normalised() const {
+  return abs_normalised / (sums.count > 0 ? sums.count : NAN);
+}
 double Score::rmse_normalised() const {
   return std::sqrt(square_normalised / (sums.count > 0 ? sums.count : NAN));
 }
@@ -170,15 +172,14 @@ Evaluation evaluate(TrainedModel& trained, const EvaluationTask& task, Collectiv
   const int64_t n = task.part->size();
   BORA_CHECK(n > 0, "evaluate: there is no case to evaluate");
   const int n_predictors = 1 + n_trivial(trained, task);
-  const std::optional<TrivialPredictors> fit =
-      fit_trivial(trained, task, n_predictors - 1, ranks);
+  const std::optional<TrivialPredictors> fit = fit_trivial(trained, task, n_predictors - 1, ranks);
 
   Evaluation out;
   Table table(n, n_predictors);
   work_apart(ranks, "evaluation", [&](Pulse& pulse) {
     for (const int64_t i : share(n, ranks)) {
-      const ScoredField scored = score_field(trained, task, index_among_all(*task.part, i),
-                                             [&] { pulse.beat(); });
+      const ScoredField scored =
+          score_field(trained, task, index_among_all(*task.part, i), [&] { pulse.beat(); });
       const data::Sample& sample = scored.sample;
       const auto masks =
           region_masks(sample.region, building_cells(sample), task.cases->heights(sample));
@@ -195,9 +196,9 @@ Evaluation evaluate(TrainedModel& trained, const EvaluationTask& task, Collectiv
   });
   table.join(ranks);
 
-  out.windows = plan_field(*task.config, trained,
-                           task.cases->all().at(index_among_all(*task.part, 0)).grid)
-                    .text;
+  out.windows =
+      plan_field(*task.config, trained, task.cases->all().at(index_among_all(*task.part, 0)).grid)
+          .text;
   for (int64_t i = 0; i < n; ++i) {
     out.names.push_back(task.part->name(i));
     out.seconds.push_back(table.seconds(i));

@@ -29,6 +29,7 @@ struct WaitConfig {
 /// The settings that predict and evaluate share.
 struct FieldConfig {
   std::string checkpoint;
+  std::string weights = "auto";
   std::string window = "auto";
   std::vector<double> overlap = {0.5};
   std::string flips = "none";
@@ -39,6 +40,10 @@ struct FieldConfig {
   static constexpr auto fields() {
     return std::tuple{
         field("checkpoint", &FieldConfig::checkpoint, "the network: best.h5 or last.h5 of a run"),
+        field("weights", &FieldConfig::weights,
+              "those that training works with, their average (train.ema), or the average where "
+              "there is one",
+              one_of("auto", "model", "ema")),
         field("window", &FieldConfig::window,
               "auto: sliding windows of the run's data.shape where that is smaller than the grid, "
               "else the whole grid; whole; centred: only the centred window of the run's "

@@ -285,8 +285,9 @@ int predict_command(MpiSession& session, const std::vector<std::string>& args) {
   const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
   if (session.rank() == 0) log_info("device: ", choice.text());
   TrainedModel trained;
-  ranks->agree("loading " + config.checkpoint,
-               [&] { trained = load_trained(config.checkpoint, choice.device); });
+  ranks->agree("loading " + config.checkpoint, [&] {
+    trained = load_trained(config.checkpoint, choice.device, weights_from(config.weights));
+  });
   flips_of(config, trained);  // refuses before anything is read
   std::vector<PredictInput> inputs = find_predict_inputs(
       given.positionals, config.output, trained.config.data, {config.truth}, *ranks);

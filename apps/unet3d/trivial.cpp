@@ -25,8 +25,8 @@ TrivialPredictors TrivialPredictors::of_levels(int64_t levels) {
 void TrivialPredictors::add(const Tensor& target, const Tensor& region) {
   const bool fits = any_shape_ ? region.rank() == 3 && region.size(2) == shape_.w
                                : region.numel() == shape_.count();
-  BORA_CHECK(fits && target.numel() == region.numel(), "TrivialPredictors: target ",
-             target.shape(), " and region ", region.shape(), " for cases of ", shape_);
+  BORA_CHECK(fits && target.numel() == region.numel(), "TrivialPredictors: target ", target.shape(),
+             " and region ", region.shape(), " for cases of ", shape_);
   const float* t = target.data<float>();
   const uint8_t* r = region.data<uint8_t>();
   const auto n = static_cast<size_t>(region.numel());
