@@ -98,18 +98,26 @@ class NetcdfWriter {
   std::unique_ptr<Impl> impl_;
 };
 
+/// A variable that is written as another file's variable is.
+struct NetcdfLike {
+  std::string file, variable;     ///< the other
+  std::vector<std::string> axes;  ///< in the order that the values have
+  std::string name;               ///< of the new variable
+  DType type = DType::f32;        ///< f32 or f64
+  /// Global attributes, (name, text), beside those of the other file, over which they win.
+  std::vector<std::pair<std::string, std::string>> attributes = {};
+  /// Attributes of the variable.  Empty: those of the other; else these alone.
+  std::vector<std::pair<std::string, std::string>> variable_attributes = {};
+};
+
 /// Writes a variable on the grid of another file's variable, slab by slab: the same dimensions in
 /// the same order, coordinate variables and attributes (packing and fill attributes are left out,
-/// since the values are unpacked floats), chunks and compression, global attributes of `like`, then
-/// `attributes` (name, text), which win.  Chunks above 64 MiB are cut.  NaN stays NaN (_FillValue =
-/// NaN is set).  Nothing is at `path` before close().
+/// since the values are unpacked floats), chunks and compression, and global attributes.  Chunks
+/// above 64 MiB are cut.  NaN stays NaN (_FillValue = NaN is set).  Nothing is at `path` before
+/// close().
 class NetcdfLikeWriter {
  public:
-  /// `axes`: the order of the axes in the slabs.  type: f32 or f64.
-  NetcdfLikeWriter(const std::string& path, const std::string& like,
-                   const std::string& like_variable, const std::vector<std::string>& axes,
-                   const std::string& variable, DType type,
-                   const std::vector<std::pair<std::string, std::string>>& attributes = {});
+  NetcdfLikeWriter(const std::string& path, const NetcdfLike& like);
   ~NetcdfLikeWriter();
   NetcdfLikeWriter(const NetcdfLikeWriter&) = delete;
   NetcdfLikeWriter& operator=(const NetcdfLikeWriter&) = delete;

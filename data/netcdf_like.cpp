@@ -76,13 +76,12 @@ struct NetcdfLikeWriter::Impl {
   }
 };
 
-NetcdfLikeWriter::NetcdfLikeWriter(
-    const std::string& path, const std::string& like, const std::string& like_variable,
-    const std::vector<std::string>& axes, const std::string& variable, DType type,
-    const std::vector<std::pair<std::string, std::string>>& attributes) {
+NetcdfLikeWriter::NetcdfLikeWriter(const std::string& path, const NetcdfLike& like) {
   hdf5::Lock lock;
-  const NetcdfFile source = NetcdfFile::open(like);
-  const VariableInfo info = source.info(like_variable);
+  const NetcdfFile source = NetcdfFile::open(like.file);
+  const VariableInfo info = source.info(like.variable);
+  const std::vector<std::string>& axes = like.axes;
+  const DType type = like.type;
   BORA_CHECK(type == DType::f32 || type == DType::f64, "writing '", path, "': values of type ",
              type, ", wanted f32 or f64");
   BORA_CHECK(!axes.empty(), "writing '", path, "': no axes");
@@ -101,7 +100,7 @@ NetcdfLikeWriter::NetcdfLikeWriter(
     shape = shape.append(info.extents[i]);
   }
   BORA_CHECK(dimensions.size() == axes.size(), "writing '", path, "': axes ",
-             hdf5::detail::list_of(axes), ", but '", like_variable, "' of '", like, "' has ",
+             hdf5::detail::list_of(axes), ", but '", like.variable, "' of '", like.file, "' has ",
              hdf5::detail::list_of(info.dimensions));
 
   impl_ = std::make_unique<Impl>(path);
@@ -118,21 +117,23 @@ NetcdfLikeWriter::NetcdfLikeWriter(
     const hdf5::Dataset from = source.hdf5().open_dataset(name);
     copy_attributes(from, out.coordinate(name, from.read()), {});
   }
-  const hdf5::Dataset from = source.hdf5().open_dataset(like_variable);
+  const hdf5::Dataset from = source.hdf5().open_dataset(like.variable);
   const hdf5::Storage storage = storage_like(from, shape, places, size_of(type));
-  hdf5::Dataset& to = out.declare(variable, dimensions, shape, type, storage);
+  hdf5::Dataset& to = out.declare(like.name, dimensions, shape, type, storage);
   impl_->variable = &to;
   for (size_t i = 0; i < storage.chunk.size(); ++i)
     if (order[i] == 0) impl_->at_once = storage.chunk[i];
-  copy_attributes(from, to,
-                  {"_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min",
-                   "valid_max", "valid_range", "_Unsigned", "least_significant_digit"});
+  if (like.variable_attributes.empty())
+    copy_attributes(from, to,
+                    {"_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min",
+                     "valid_max", "valid_range", "_Unsigned", "least_significant_digit"});
+  for (const auto& [name, text] : like.variable_attributes) to.set_attribute(name, text);
   if (type == DType::f32)
     to.set_attribute("_FillValue", std::numeric_limits<float>::quiet_NaN());
   else
     to.set_attribute("_FillValue", std::numeric_limits<double>::quiet_NaN());
   copy_attributes(source.hdf5(), out.root(), {});
-  for (const auto& [name, text] : attributes) out.root().set_attribute(name, text);
+  for (const auto& [name, text] : like.attributes) out.root().set_attribute(name, text);
 }
 
 NetcdfLikeWriter::~NetcdfLikeWriter() = default;
@@ -190,7 +191,12 @@ void write_netcdf_like(const std::string& path, const std::string& like,
   BORA_CHECK(values.defined(), "writing '", path, "': no values");
   BORA_CHECK(static_cast<int>(axes.size()) == values.rank(), "writing '", path,
              "': values of shape ", values.shape(), " with ", axes.size(), " axes");
-  NetcdfLikeWriter out(path, like, like_variable, axes, variable, values.dtype(), attributes);
+  NetcdfLikeWriter out(path, {.file = like,
+                              .variable = like_variable,
+                              .axes = axes,
+                              .name = variable,
+                              .type = values.dtype(),
+                              .attributes = attributes});
   for (int i = 0; i < values.rank(); ++i)
     BORA_CHECK(values.size(i) == out.shape()[i], "writing '", path, "': axis '",
                axes[static_cast<size_t>(i)], "' has ", values.size(i), " cells, ", out.shape()[i],

@@ -226,11 +226,19 @@ Volume WindDataset::read_wind(int64_t index) const {
 std::unique_ptr<NetcdfLikeWriter> prediction_writer(
     const std::string& path, const WindConfig& config, const WindCase& c,
     const std::vector<std::pair<std::string, std::string>>& attributes) {
-  const bool truth = !c.wind_path.empty();
-  return std::make_unique<NetcdfLikeWriter>(
-      path, truth ? c.wind_path : c.mask_path,
-      truth ? config.files.wind_variable : config.files.mask_variable, config.files.axes,
-      config.files.wind_variable, DType::f32, attributes);
+  NetcdfLike like{.file = c.mask_path,
+                  .variable = config.files.mask_variable,
+                  .axes = config.files.axes,
+                  .name = config.files.wind_variable,
+                  .attributes = attributes,
+                  .variable_attributes = {{"units", "m s-1"},
+                                          {"long_name", "predicted wind speed, 0 in buildings"}}};
+  if (!c.wind_path.empty()) {
+    like.file = c.wind_path;
+    like.variable = config.files.wind_variable;
+    like.variable_attributes.clear();
+  }
+  return std::make_unique<NetcdfLikeWriter>(path, like);
 }
 
 void write_prediction(const std::string& path, const WindConfig& config, const WindCase& c,

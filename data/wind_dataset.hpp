@@ -79,9 +79,9 @@ std::unique_ptr<NetcdfLikeWriter> prediction_writer(
     const std::vector<std::pair<std::string, std::string>>& attributes = {});
 
 /// Writes a predicted wind speed (X, Y, Z) f32 in m/s, on the whole grid of the case, in the case's
-/// own format: the dimensions, coordinates and attributes of its wind file, or of its mask where
-/// there is no wind file, its chunks and compression.  `attributes` (name, text) are added to the
-/// file's own.  NaN marks cells that were not predicted.
+/// own format: the dimensions, coordinates, chunks, compression and attributes of its wind file, or
+/// of its mask where there is no wind file (units and long_name then say what it is).  `attributes`
+/// (name, text) are added to the file's own.  NaN marks cells that were not predicted.
 void write_prediction(const std::string& path, const WindConfig& config, const WindCase& c,
                       const Tensor& wind,
                       const std::vector<std::pair<std::string, std::string>>& attributes = {});

@@ -186,28 +186,40 @@ class Predictor {
   std::string told_;  // the plan that was logged last
 };
 
-/// Looks into all masks, shared among the ranks; `bad[i]` is what is wrong with mask i.
-std::vector<std::string> look_into(const PredictConfig& config, const TrainedModel& trained,
-                                   const std::vector<PredictInput>& inputs, Collective& ranks) {
-  std::vector<std::string> bad(inputs.size());
-  std::string mine;
-  for (size_t i = static_cast<size_t>(ranks.rank()); i < inputs.size();
-       i += static_cast<size_t>(ranks.size())) {
-    std::string problem;
-    try {
-      const data::WindCase files = open_case(config, trained, inputs[i].mask);
-      plan_field(config, trained, files.grid);
-    } catch (const Error& e) {
-      problem = e.what();
-    }
-    if (!problem.empty()) mine += std::to_string(i) + ' ' + problem + '\0';
-  }
+/// Adds "mask i: what is wrong" to a text for the other ranks.
+void note(std::string& notes, size_t i, const std::string& problem) {
+  notes += std::to_string(i) + ' ' + problem + '\0';
+}
+
+/// All ranks' notes, by mask.  Collective.
+void gather_notes(const std::string& mine, std::vector<std::string>& problems, Collective& ranks) {
   for (const std::string& text : ranks.all_gather_text(mine, "masks"))
     for (size_t at = 0; at < text.size();) {
       const size_t space = text.find(' ', at), end = text.find('\0', at);
-      bad.at(std::stoul(text.substr(at, space - at))) = text.substr(space + 1, end - space - 1);
+      problems.at(std::stoul(text.substr(at, space - at))) =
+          text.substr(space + 1, end - space - 1);
       at = end + 1;
     }
+}
+
+/// Looks into all masks, shared among the ranks; `bad[i]` is what is wrong with mask i.
+std::vector<std::string> look_into(const PredictConfig& config, const TrainedModel& trained,
+                                   const std::vector<PredictInput>& inputs, Collective& ranks) {
+  std::string mine;
+  ranks.agree("looking into the masks", [&] {
+    for (size_t i = static_cast<size_t>(ranks.rank()); i < inputs.size();
+         i += static_cast<size_t>(ranks.size())) {
+      try {
+        plan_field(config, trained, open_case(config, trained, inputs[i].mask).grid);
+      } catch (const UsageError&) {
+        throw;  // no fault of the file's
+      } catch (const Error& e) {
+        note(mine, i, e.what());
+      }
+    }
+  });
+  std::vector<std::string> bad(inputs.size());
+  gather_notes(mine, bad, ranks);
   return bad;
 }
 
@@ -248,16 +260,11 @@ std::vector<std::string> predict_all(const PredictConfig& config, TrainedModel& 
       } catch (const Error& e) {
         if (!skip) throw;
         log_warn("left out: ", e.what());
-        mine += std::to_string(i) + ' ' + e.what() + '\0';
+        note(mine, i, e.what());
       }
     }
   });
-  for (const std::string& text : ranks.all_gather_text(mine, "masks"))
-    for (size_t at = 0; at < text.size();) {
-      const size_t space = text.find(' ', at), end = text.find('\0', at);
-      bad.at(std::stoul(text.substr(at, space - at))) = text.substr(space + 1, end - space - 1);
-      at = end + 1;
-    }
+  gather_notes(mine, bad, ranks);
   return bad;
 }
 
