@@ -16,10 +16,10 @@ quiet() { "$@" 2>"$work/log" || { cat "$work/log" >&2; fail "$*"; }; }
 
 # A folder, also what lies deeper, by windows since the run was trained on such: the same files for any number of ranks, also
 # with more ranks than masks; nothing but predictions.
-for n in 1 2 8; do quiet mpirun -n "$n" "${predict[@]}" --output="$work/out/$n" "$work/masks"; done
-[ "$(find "$work/out/1" -type f -name '*_prediction.nc' | wc -l)" -eq "$n_masks" ] || fail "not every mask has a prediction"
-[ "$(find "$work/out/1" -type f | wc -l)" -eq "$n_masks" ] || fail "more than predictions: $(ls "$work/out/1")"
-for n in 2 8; do diff -r "$work/out/1" "$work/out/$n" || fail "predictions differ between 1 and $n ranks"; done
+for n in 1 2 8; do quiet mpirun -n "$n" "${predict[@]}" --output="$work/fields/$n" "$work/masks"; done
+[ "$(find "$work/fields/1" -type f -name '*_prediction.nc' | wc -l)" -eq "$n_masks" ] || fail "not every mask has a prediction"
+[ "$(find "$work/fields/1" -type f | wc -l)" -eq "$n_masks" ] || fail "more than predictions: $(ls "$work/fields/1")"
+for n in 2 8; do diff -r "$work/fields/1" "$work/fields/$n" || fail "predictions differ between 1 and $n ranks"; done
 grep -q "9 windows of 32x32x16, overlap 0.5, .*trained on windows of 32x32x16" "$work/log" || fail "the windows are not told"
 # Other windows, mirror images and precisions give other fields; --mirror is --flips=y.
 one=("${predict[@]}" "$work/masks/0VF20_ws_building_mask.nc")
@@ -34,12 +34,12 @@ quiet "${one[@]}" --mirror --output="$work/mirror.nc"
 cmp "$work/mirror.nc" "$work/how5.nc" || fail "--mirror is not --flips=y"
 
 # What was made before: replaced, left alone or refused.
-quiet "${predict[@]}" --existing=skip --output="$work/out/1" "$work/masks"
+quiet "${predict[@]}" --existing=skip --output="$work/fields/1" "$work/masks"
 grep -q "$n_masks of $n_masks masks have a prediction already" "$work/log" || fail "--existing=skip"
-expect_failure 2 "0VF20_prediction.nc' exists" "${predict[@]}" --existing=refuse --output="$work/out/1" "$work/masks"
-echo "not a field" >"$work/out/1/0VF20_prediction.nc"
-quiet "${predict[@]}" --output="$work/out/1" "$work/masks"
-diff -r "$work/out/1" "$work/out/2" || fail "an earlier output is not replaced"
+expect_failure 2 "0VF20_prediction.nc' exists" "${predict[@]}" --existing=refuse --output="$work/fields/1" "$work/masks"
+echo "not a field" >"$work/fields/1/0VF20_prediction.nc"
+quiet "${predict[@]}" --output="$work/fields/1" "$work/masks"
+diff -r "$work/fields/1" "$work/fields/2" || fail "an earlier output is not replaced"
 
 # What cannot be is refused before anything is written, by all ranks with one message.
 mkdir "$work/none"
@@ -48,7 +48,7 @@ expect_failure 2 "no mask in folder '$work/none': wanted files called <case>_ws_
 expect_failure 2 "would write the same file" "${two[@]}" "$work/masks" "$work/masks/0VF20_ws_building_mask.nc"
 expect_failure 2 "would replace the input" "${predict[@]}" --output="$work/masks/0VF20_ws_building_mask.nc" \
   "$work/masks/0VF20_ws_building_mask.nc"
-expect_failure 2 "one file for" "${two[@]}" --output="$work/no/a.nc" "$work/masks"
+expect_failure 2 "one file for" mpirun -n 2 "${predict[@]}" --output="$work/no/a.nc" "$work/masks"
 expect_failure 2 "the wind blows along +x in every file" "${two[@]}" --flips=x "$work/masks"
 expect_failure 2 "16 levels from the ground up" "${two[@]}" --window=32x32x8 "$work/masks"
 expect_failure 2 "three extents like 64x64x0" "${two[@]}" --window=32 "$work/masks"
@@ -60,12 +60,12 @@ head -c 3000 "$work/masks/0VF20_ws_building_mask.nc" >"$work/masks/cut_ws_buildi
 expect_failure 1 "cut_ws_building_mask.nc" "${two[@]}" "$work/masks"
 [ ! -e "$work/no" ] || fail "predictions in spite of a bad mask"
 expect_failure 1 "no prediction for 1 of $((n_masks + 1)) masks" "${two[@]}" --on_bad_files=skip "$work/masks"
-diff -r "$work/no" "$work/out/2" || fail "--on_bad_files=skip does not predict the others"
+diff -r "$work/no" "$work/fields/2" || fail "--on_bad_files=skip does not predict the others"
 # One whose fault is in its values is found later.
 rm -r "$work/masks/cut_ws_building_mask.nc" "$work/no"
 cp "$data/wind_speed_filled/0VF20_ws_filled.nc" "$work/masks/winds_ws_building_mask.nc"
 expect_failure 1 "winds_ws_building_mask.nc" "${two[@]}" --on_bad_files=skip "$work/masks"
-diff -r "$work/no" "$work/out/2" || fail "--on_bad_files=skip does not predict the others"
+diff -r "$work/no" "$work/fields/2" || fail "--on_bad_files=skip does not predict the others"
 
 # Evaluation: windows by default, since the run was trained on such; tables and pictures, the same for any number of ranks.
 evaluate=("$bin/unet3d" evaluate --checkpoint="$run/best.h5" --part=validation)
