@@ -143,13 +143,13 @@ void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window
              " values of '", c.wind_path, "'");
 }
 
-Sample WindDataset::read_physical(int64_t index, const Window& window) const {
+Sample WindDataset::read_physical(int64_t index, const Window& window, Wind which) const {
   const WindCase& c = at(index);
   const Tensor mask = read_block(c.mask_path, c.mask_stamp, config_.files.mask_variable,
                                  config_.files.axes, window);
   Tensor open = open_cells(mask, config_.files, c.mask_path, window);
   Tensor wind;
-  if (c.wind_path.empty())
+  if (c.wind_path.empty() || which == Wind::leave)
     wind = Tensor::zeros(mask.shape(), DType::f32);
   else
     read_wind_cells(c, index, window, wind, open);
@@ -193,12 +193,20 @@ Sample WindDataset::read(int64_t index, const WindowChoice& choice) const {
 }
 
 Sample WindDataset::read_window(int64_t index, const Window& window) const {
+  return read_box(index, window, Wind::read);
+}
+
+Sample WindDataset::read_mask_window(int64_t index, const Window& window) const {
+  return read_box(index, window, Wind::leave);
+}
+
+Sample WindDataset::read_box(int64_t index, const Window& window, Wind wind) const {
   BORA_CHECK(window.grid == at(index).grid, "case '", at(index).name, "': a window of a grid of ",
              window.grid, ", the case has ", at(index).grid);
   const Dims3 overlap = window.overlap();
   BORA_CHECK(overlap.count() > 0, "case '", at(index).name, "': a window of ", window.shape,
              " cells that has none in the grid of ", window.grid);
-  Sample s = read_physical(index, window);
+  Sample s = read_physical(index, window, wind);
   normaliser_.apply(s);
   return s;
 }

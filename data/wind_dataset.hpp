@@ -41,6 +41,8 @@ class WindDataset : public Dataset {
   /// The same for any window of the case's grid, nothing varied.  With `per_sample` normalisation
   /// the scaling is that of the window.
   Sample read_window(int64_t index, const Window& window) const;
+  /// The same as if the case had no wind file: the mask alone is read.
+  Sample read_mask_window(int64_t index, const Window& window) const;
 
   const WindCase& at(int64_t index) const;
   const WindConfig& config() const { return config_; }
@@ -59,7 +61,9 @@ class WindDataset : public Dataset {
   Moments moments(int64_t index) const;
 
  private:
-  Sample read_physical(int64_t index, const Window& window) const;
+  enum class Wind { read, leave };
+  Sample read_physical(int64_t index, const Window& window, Wind wind = Wind::read) const;
+  Sample read_box(int64_t index, const Window& window, Wind wind) const;
   void read_wind_cells(const WindCase& c, int64_t index, const Window& window, Tensor& wind,
                        Tensor& open) const;
 

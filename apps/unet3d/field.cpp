@@ -82,7 +82,7 @@ class SlabReader {
       first_.d = window.begin.d;
       sample_ = {};  // before the next one takes as much
       const Dims3& origin = job_.plan.area.begin;
-      sample_ = job_.cases->read_window(
+      sample_ = job_.cases->read_mask_window(
           job_.index, {job_.plan.area.grid,
                        extents_,
                        {first_.d + origin.d, first_.h + origin.h, first_.w + origin.w}});

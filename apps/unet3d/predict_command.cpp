@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <string_view>
 
 #include "apps/common/device_choice.hpp"
 #include "apps/common/same_settings.hpp"
@@ -137,15 +139,13 @@ class Predictor {
                  .scaling = trained_.normaliser.scaling(),
                  .mode = mode_};
     if (job.plan.text != told_) log_info(files.name, ": ", told_ = job.plan.text);
+    const data::WindDataset cases = dataset(files);
+    job.cases = &cases;
     data::Sample sample;  // with its truth, for its own scaling and the picture
     if (!config_.truth.empty()) {
-      sample = dataset(files).read_window(0, job.plan.area);
+      sample = cases.read_window(0, job.plan.area);
       job.scaling = sample.scaling;
     }
-    data::WindCase mask_alone = files;
-    mask_alone.wind_path.clear();
-    const data::WindDataset cases = dataset(mask_alone);
-    job.cases = &cases;
     job.after_window = [&] { pulse.beat(); };
     FieldFile out(
         data::prediction_writer(input.output, trained_.config.data, files, attributes(job.plan)),
@@ -202,6 +202,18 @@ void gather_notes(const std::string& mine, std::vector<std::string>& problems, C
     }
 }
 
+/// Runs `body`; what goes wrong names the mask, also where it was found deep in a library.
+void with_name_of(const std::string& mask, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& e) {
+    if (std::string_view(e.what()).find(mask) != std::string_view::npos) throw;
+    throw Error("'" + mask + "': " + e.what());
+  }
+}
+
 /// Looks into all masks, shared among the ranks; `bad[i]` is what is wrong with mask i.
 std::vector<std::string> look_into(const PredictConfig& config, const TrainedModel& trained,
                                    const std::vector<PredictInput>& inputs, Collective& ranks) {
@@ -210,7 +222,9 @@ std::vector<std::string> look_into(const PredictConfig& config, const TrainedMod
     for (size_t i = static_cast<size_t>(ranks.rank()); i < inputs.size();
          i += static_cast<size_t>(ranks.size())) {
       try {
-        plan_field(config, trained, open_case(config, trained, inputs[i].mask).grid);
+        with_name_of(inputs[i].mask, [&] {
+          plan_field(config, trained, open_case(config, trained, inputs[i].mask).grid);
+        });
       } catch (const UsageError&) {
         throw;  // no fault of the file's
       } catch (const Error& e) {
@@ -254,7 +268,7 @@ std::vector<std::string> predict_all(const PredictConfig& config, TrainedModel& 
       try {
         const auto folder = std::filesystem::path(inputs[i].output).parent_path();
         if (!folder.empty()) std::filesystem::create_directories(folder);
-        predictor.predict(inputs[i], pulse);
+        with_name_of(inputs[i].mask, [&] { predictor.predict(inputs[i], pulse); });
       } catch (const UsageError&) {
         throw;
       } catch (const Error& e) {

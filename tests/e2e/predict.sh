@@ -61,11 +61,14 @@ expect_failure 1 "cut_ws_building_mask.nc" "${two[@]}" "$work/masks"
 [ ! -e "$work/no" ] || fail "predictions in spite of a bad mask"
 expect_failure 1 "no prediction for 1 of $((n_masks + 1)) masks" "${two[@]}" --on_bad_files=skip "$work/masks"
 diff -r "$work/no" "$work/fields/2" || fail "--on_bad_files=skip does not predict the others"
-# One whose fault is in its values is found later.
+# One whose fault is in its values, which are read later: the others are stopped, or go on.
 rm -r "$work/masks/cut_ws_building_mask.nc" "$work/no"
-cp "$data/wind_speed_filled/0VF20_ws_filled.nc" "$work/masks/winds_ws_building_mask.nc"
-expect_failure 1 "winds_ws_building_mask.nc" "${two[@]}" --on_bad_files=skip "$work/masks"
-diff -r "$work/no" "$work/fields/2" || fail "--on_bad_files=skip does not predict the others"
+cp "$work/masks/0VF20_ws_building_mask.nc" "$work/masks/torn_ws_building_mask.nc"
+printf 'XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX' | dd of="$work/masks/torn_ws_building_mask.nc" bs=1 seek=6000 conv=notrunc 2>/dev/null
+expect_failure 1 "torn_ws_building_mask.nc" "${two[@]}" "$work/masks"
+expect_failure 1 "no prediction for 1 of $((n_masks + 1)) masks" "${two[@]}" --on_bad_files=skip "$work/masks"
+grep -q "can't read data" "$work/out" || fail "the reason is not told"
+diff -r "$work/no" "$work/fields/2" || fail "--on_bad_files=skip does not predict the others, or leaves something behind"
 
 # Evaluation: windows by default, since the run was trained on such; tables and pictures, the same for any number of ranks.
 evaluate=("$bin/unet3d" evaluate --checkpoint="$run/best.h5" --part=validation)
