@@ -100,6 +100,16 @@ std::string WindTask::why_not_captured() const {
   return config().model.dropout > 0 ? "since dropout draws other numbers each time" : "";
 }
 
+std::vector<std::string> WindTask::ways_to_less_memory() const {
+  std::vector<std::string> ways;
+  if (!config().model.recompute)
+    ways.push_back("model.recompute=true (blocks run twice: about a third more time)");
+  ways.push_back("a smaller data.shape: memory goes by its cells");
+  ways.push_back(detail::join("a smaller model.base than ", config().model.base,
+                              ": activations go by it, weights by its square"));
+  return ways;
+}
+
 std::vector<std::string> WindTask::describe() const {
   const int64_t deep = config().model.deep_supervision;
   return {detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm",
