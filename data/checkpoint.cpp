@@ -98,6 +98,13 @@ uint64_t checksum(const void* data, int64_t bytes, uint64_t before) {
   return crc << 32 | adler;
 }
 
+uint64_t detail::joined_checksum(uint64_t first, uint64_t second, int64_t second_bytes) {
+  const auto n = static_cast<z_off_t>(second_bytes);
+  const uint64_t crc = crc32_combine(first >> 32, second >> 32, n);
+  const uint64_t adler = adler32_combine(first & 0xffffffffu, second & 0xffffffffu, n);
+  return crc << 32 | adler;
+}
+
 std::string detail::checkpoint_header(int64_t bytes, uint64_t checksum) {
   std::string header(static_cast<size_t>(kHeaderBytes), '\0');
   std::snprintf(header.data(), header.size(), kHeaderFormat, kCheckpointVersion, bytes, checksum);
