@@ -10,9 +10,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
-#include "core/log.hpp"
 #include "data/checkpoint_format.hpp"
 
 namespace bora::data {
@@ -128,42 +126,6 @@ void load_checkpoint(const std::string& path, const StateFunction& state, Unread
   CheckpointReader reader(path);
   state(reader);
   reader.finish(unread);
-}
-
-void save_last_checkpoint(const std::string& folder, const StateFunction& state) {
-  const std::string base = folder.empty() ? std::string() : folder + "/";
-  const std::string last = base + std::string(kLastCheckpoint);
-  // A damaged last.h5 must not push out a previous one that is whole.
-  bool keep = true;
-  try {
-    if (std::filesystem::exists(last)) verify_checkpoint(last);
-  } catch (const Error& e) {
-    log_warn(e.what(), "; it is replaced and not kept as ", kPreviousCheckpoint);
-    keep = false;
-  }
-  save_checkpoint(last, state, keep ? base + std::string(kPreviousCheckpoint) : std::string());
-}
-
-std::optional<std::string> latest_valid(const std::string& folder) {
-  const std::string base = folder.empty() ? std::string() : folder + "/";
-  std::string reasons;
-  for (const std::string_view name : {kLastCheckpoint, kPreviousCheckpoint}) {
-    const std::string path = base + std::string(name);
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) continue;
-    try {
-      verify_checkpoint(path);
-    } catch (const Error& e) {
-      reasons.append(reasons.empty() ? "" : "; ").append(e.what());
-      continue;
-    }
-    if (name == kPreviousCheckpoint)
-      log_warn("using '", path, "', the save before the last: ",
-               reasons.empty() ? bora::detail::join("there is no ", kLastCheckpoint) : reasons);
-    return path;
-  }
-  BORA_CHECK(reasons.empty(), "no usable checkpoint in '", folder, "': ", reasons);
-  return std::nullopt;
 }
 
 }  // namespace bora::data

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -136,16 +135,5 @@ void load_checkpoint(const std::string& path, const StateFunction& state,
 
 /// Checks the whole file as CheckpointReader does; throws the same errors.
 void verify_checkpoint(const std::string& path);
-
-/// Names within a run's folder.
-inline constexpr std::string_view kLastCheckpoint = "last.h5";
-inline constexpr std::string_view kPreviousCheckpoint = "last.prev.h5";
-
-/// Saves to last.h5 in `folder`; the former last.h5 becomes last.prev.h5.
-void save_last_checkpoint(const std::string& folder, const StateFunction& state);
-/// The path of last.h5 in `folder` if it is whole, else of last.prev.h5 with a warning that says
-/// what is wrong with the newer one, else nothing when neither exists.  Throws Error with both
-/// reasons if there are files and none is usable.
-std::optional<std::string> latest_valid(const std::string& folder);
 
 }  // namespace bora::data

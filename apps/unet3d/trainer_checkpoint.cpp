@@ -6,7 +6,7 @@
 #include "comm/watchdog.hpp"
 #include "core/log.hpp"
 #include "core/profile.hpp"
-#include "data/checkpoint.hpp"
+#include "data/run_checkpoints.hpp"
 #include "kernels/cuda/conv3d_settings.hpp"
 
 namespace bora::unet3d {

@@ -15,7 +15,7 @@
 
 #include "core/rng.hpp"
 #include "data/atomic_file.hpp"
-#include "data/checkpoint.hpp"
+#include "data/run_checkpoints.hpp"
 #include "tests/data/pipeline_support.hpp"
 
 namespace bora::data {

@@ -3,7 +3,7 @@
 // only, in every element, so that a file mixed from two saves shows.
 #include <cstdio>
 
-#include "data/checkpoint.hpp"
+#include "data/run_checkpoints.hpp"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
