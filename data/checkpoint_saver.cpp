@@ -215,6 +215,11 @@ int64_t CheckpointSaver::save(const std::vector<std::string>& names, const State
 
 bool CheckpointSaver::failed() const noexcept { return shared_->has_error; }
 
+bool CheckpointSaver::behind() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->waiting.has_value();
+}
+
 std::vector<CheckpointSaver::Saved> CheckpointSaver::poll() {
   std::unique_lock lock(shared_->mutex);
   return shared_->take(lock);

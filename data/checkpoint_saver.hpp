@@ -21,7 +21,7 @@ namespace bora::data {
 ///
 /// What goes wrong in the thread is kept and thrown, once, by the next poll(), save() or finish():
 /// an Error that names file and reason.  The files before remain; later saves are tried anew.
-/// Functions are for one thread, but for failed().
+/// Functions are for one thread, but for failed() and behind().
 class CheckpointSaver {
  public:
   /// A file that is whole and durable.
@@ -54,6 +54,8 @@ class CheckpointSaver {
 
   /// Whether poll() would throw; for any thread.
   bool failed() const noexcept;
+  /// Whether a save waits for the one under way; for any thread.
+  bool behind() const;
   /// Files finished since the last call, in order.
   std::vector<Saved> poll();
   /// Waits until everything is written; then as poll().
