@@ -121,7 +121,10 @@ void CheckpointSaver::Shared::write(Job& job) {
     try {
       folder.write(*job.writer, name);
       const std::lock_guard lock(mutex);
-      saved.push_back({name, job.ticket, now_s() - begin_s, job.writer->bytes()});
+      saved.push_back({.name = name,
+                       .ticket = job.ticket,
+                       .write_s = now_s() - begin_s,
+                       .bytes = job.writer->bytes()});
     } catch (const std::exception& e) {
       note(e.what());
     } catch (...) {
@@ -192,6 +195,8 @@ int64_t CheckpointSaver::save(const std::vector<std::string>& names, const State
       });
     };
     if (s.waiting && has_all(*s.waiting)) {
+      for (const std::string& name : s.waiting->names)
+        s.saved.push_back({.name = name, .ticket = s.waiting->ticket, .replaced = true});
       writer = std::move(s.waiting->writer);
       s.waiting.reset();
     }

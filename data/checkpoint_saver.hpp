@@ -24,12 +24,13 @@ namespace bora::data {
 /// Functions are for one thread, but for failed() and behind().
 class CheckpointSaver {
  public:
-  /// A file that is whole and durable.
+  /// A file that is whole and durable, or one that a newer save came before.
   struct Saved {
     std::string name;    ///< in the folder
     int64_t ticket;      ///< of its save()
     double write_s = 0;  ///< that the thread needed for it
     int64_t bytes = 0;
+    bool replaced = false;
   };
   struct Options {
     std::string folder;
@@ -56,7 +57,7 @@ class CheckpointSaver {
   bool failed() const noexcept;
   /// Whether a save waits for the one under way; for any thread.
   bool behind() const;
-  /// Files finished since the last call, in order.
+  /// Files finished, and those replaced, since the last call; each kind in order.
   std::vector<Saved> poll();
   /// Waits until everything is written; then as poll().
   std::vector<Saved> finish();
