@@ -24,14 +24,14 @@ int64_t arena_elements(nn::Module& model) {
 }
 
 /// x (X, Y, Z, ...) with other extents, repeated where it is smaller.
-Tensor with_extents(const Tensor& x, const Extents& to) {
-  const Extents from{x.size(0), x.size(1), x.size(2)};
+Tensor with_extents(const Tensor& x, const Dims3& to) {
+  const Dims3 from{x.size(0), x.size(1), x.size(2)};
   Shape shape = x.shape().with(0, to.d).with(1, to.h).with(2, to.w);
   Tensor out = Tensor::empty(shape, x.dtype());
-  const auto cell = static_cast<size_t>(x.bytes() / std::max<int64_t>(from.cells(), 1));
+  const auto cell = static_cast<size_t>(x.bytes() / std::max<int64_t>(from.count(), 1));
   const auto* const source = static_cast<const char*>(x.raw());
   auto* const target = static_cast<char*>(out.raw());
-  for (int64_t i = 0; i < to.cells(); ++i) {
+  for (int64_t i = 0; i < to.count(); ++i) {
     const int64_t d = i / (to.h * to.w) % from.d, h = i / to.w % to.h % from.h,
                   w = i % to.w % from.w;
     std::memcpy(target + static_cast<size_t>(i) * cell,
@@ -40,7 +40,7 @@ Tensor with_extents(const Tensor& x, const Extents& to) {
   return out;
 }
 
-data::Batch batch_like(const data::Sample& like, const Extents& extents, int64_t samples) {
+data::Batch batch_like(const data::Sample& like, const Dims3& extents, int64_t samples) {
   data::Sample sample = like;
   for (Tensor* t : {&sample.input, &sample.target, &sample.region, &sample.valid})
     *t = with_extents(*t, extents);
@@ -83,12 +83,12 @@ StateBytes state_bytes(nn::Module& model, const RunConfig& config, const apps::W
   return bytes;
 }
 
-std::vector<Extents> probe_extents(const Extents& full, int64_t smallest) {
+std::vector<Dims3> probe_extents(const Dims3& full, int64_t smallest) {
   BORA_CHECK(smallest >= 1 && full.d >= 1 && full.h >= 1 && full.w >= 1, "probe_extents: of ",
              full.d, 'x', full.h, 'x', full.w, " from ", smallest);
-  Extents e{std::min(full.d, smallest), std::min(full.h, smallest), std::min(full.w, smallest)};
-  std::vector<Extents> all{e};
-  while (e.cells() < full.cells()) {
+  Dims3 e{std::min(full.d, smallest), std::min(full.h, smallest), std::min(full.w, smallest)};
+  std::vector<Dims3> all{e};
+  while (e.count() < full.count()) {
     // The axis that is furthest from its end, the last of equals: rows stay long.
     const auto left = [](int64_t have, int64_t want) {
       return static_cast<double>(want) / static_cast<double>(have);
@@ -105,7 +105,7 @@ std::vector<Extents> probe_extents(const Extents& full, int64_t smallest) {
   return all;
 }
 
-StepCost extrapolate(const std::vector<StepCost>& measured, const Extents& full, int64_t samples) {
+StepCost extrapolate(const std::vector<StepCost>& measured, const Dims3& full, int64_t samples) {
   BORA_CHECK(!measured.empty(), "extrapolate: nothing was measured");
   const StepCost& last = measured.back();
   StepCost result{full, samples, last.bytes, last.seconds};
@@ -130,15 +130,17 @@ StepCost extrapolate(const std::vector<StepCost>& measured, const Extents& full,
 
 std::vector<StepCost> measure_steps(Task& task, const RunConfig& config, Collective& ranks,
                                     nn::ParameterArena& arena, const data::Sample& like,
-                                    const Extents& full, int64_t samples, double budget_s) {
+                                    const Dims3& full, int64_t samples, const ProbeLimits& limits) {
   std::vector<StepCost> measured;
   task.model().set_training(true);
   const Device device = arena.device();
   double spent_s = 0;
-  for (const Extents& extents : probe_extents(full, task.smallest_extent())) {
+  for (const Dims3& extents : probe_extents(full, task.smallest_extent())) {
     StepCost cost{extents, samples, 0, 0};
     // Two passes of about twice the cells of the last ones.  The first one makes plans, too.
-    if (measured.size() >= 3 && spent_s + 4 * measured.back().seconds > budget_s) break;
+    if (!measured.empty() && measured.back().cells() >= limits.least_cells &&
+        spent_s + 4 * measured.back().seconds > limits.budget_s)
+      break;
     data::Batch batch = batch_like(like, extents, samples);
     for (Tensor* t : {&batch.input, &batch.target, &batch.region}) *t = t->to(device);
     const int64_t before = memory_of(device).live;
@@ -154,12 +156,9 @@ std::vector<StepCost> measure_steps(Task& task, const RunConfig& config, Collect
   return measured;
 }
 
-int64_t sample_bytes(const data::Sample& like, const Extents& extents) {
-  const int64_t cells = std::max<int64_t>(like.region.numel(), 1);
-  int64_t bytes = 0;
-  for (const Tensor* t : {&like.input, &like.target, &like.region, &like.valid})
-    if (t->defined()) bytes += t->bytes() / cells * extents.cells();
-  return bytes;
+int64_t sample_bytes(int64_t n_channels, const Dims3& extents) {
+  const int64_t f32 = 4, masks = 2;
+  return ((n_channels + 1) * f32 + masks) * extents.count();
 }
 
 }  // namespace bora::train
