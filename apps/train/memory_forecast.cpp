@@ -47,19 +47,25 @@ data::Batch batch_like(const data::Sample& like, const Dims3& extents, int64_t s
   return data::collate(std::vector<data::Sample>(static_cast<size_t>(samples), sample));
 }
 
-/// One pass; its time.
-double run_once(Task& task, const RunConfig& config, nn::ParameterArena& arena,
-                const data::Batch& batch) {
+/// One pass: its time, and the memory that is live between forward and backward.
+struct Pass {
+  double seconds;
+  int64_t live;
+};
+Pass run_once(Task& task, const RunConfig& config, nn::ParameterArena& arena,
+              const data::Batch& batch) {
   const double begin_s = now_s();
   arena.clear_gradients();
   const PrecisionScope precision(precision_type(config.precision));
   const RngScope rng({.seed = config.train.seed, .base = rng_stream("step", 0, 0)});
+  int64_t live = 0;
   {
     const Loss loss = task.loss(batch);
+    live = memory_of(arena.device()).live;
     backward(loss.total, Tensor::full({}, 1.0, DType::f32, arena.device()));
   }
   arena.values().all().stream().synchronize();
-  return now_s() - begin_s;
+  return {now_s() - begin_s, live};
 }
 
 }  // namespace
@@ -108,24 +114,36 @@ std::vector<Dims3> probe_extents(const Dims3& full, int64_t smallest) {
 StepCost extrapolate(const std::vector<StepCost>& measured, const Dims3& full, int64_t samples) {
   BORA_CHECK(!measured.empty(), "extrapolate: nothing was measured");
   const StepCost& last = measured.back();
-  StepCost result{full, samples, last.bytes, last.seconds};
-  const int64_t cells = result.cells();
-  if (cells == last.cells()) return result;
-  const auto ratio = static_cast<double>(cells) / static_cast<double>(last.cells());
-  // Small passes are slower by the cell: a ratio says too much rather than too little.
-  result.seconds = last.seconds * ratio;
-  const StepCost* before = nullptr;
-  for (const StepCost& m : measured)
-    if (4 * m.cells() <= last.cells() + 3) before = &m;
-  if (before == nullptr) {
-    result.bytes = static_cast<int64_t>(static_cast<double>(last.bytes) * ratio);
-    return result;
+  StepCost result = last;
+  result.extents = full;
+  result.samples = samples;
+  const auto cells = static_cast<double>(result.cells()), have = static_cast<double>(last.cells());
+  if (result.cells() == last.cells()) return result;
+  const double ratio = cells / have, bytes = static_cast<double>(last.bytes),
+               kept = static_cast<double>(last.kept);
+  double by_cell = last.seconds / have;
+  double slope = bytes / have;  // of one measurement
+  if (measured.size() > 1) {
+    const StepCost& before = measured[measured.size() - 2];
+    slope = static_cast<double>(last.bytes - before.bytes) /
+            static_cast<double>(last.cells() - before.cells());
+    // Small passes are slower by the cell.  Two times are a shaky line: within bounds.
+    by_cell = std::clamp(
+        (last.seconds - before.seconds) / static_cast<double>(last.cells() - before.cells()),
+        0.25 * by_cell, by_cell);
   }
-  const double slope = static_cast<double>(last.bytes - before->bytes) /
-                       static_cast<double>(last.cells() - before->cells());
-  result.bytes =
-      last.bytes + static_cast<int64_t>(slope * static_cast<double>(cells - last.cells()));
+  result.seconds = last.seconds + by_cell * (cells - have);
+  const double line = bytes + slope * (cells - have), floor = kept * ratio + (bytes - kept);
+  result.bytes = static_cast<int64_t>(std::max(line, floor));
+  result.kept = static_cast<int64_t>(kept * ratio);
   return result;
+}
+
+bool grows_with_cells(const std::vector<StepCost>& measured) {
+  if (measured.size() < 2) return false;
+  const StepCost &last = measured.back(), &before = measured[measured.size() - 2];
+  return static_cast<double>(last.bytes) * static_cast<double>(before.cells()) >
+         0.95 * static_cast<double>(before.bytes) * static_cast<double>(last.cells());
 }
 
 std::vector<StepCost> measure_steps(Task& task, const RunConfig& config, Collective& ranks,
@@ -136,21 +154,24 @@ std::vector<StepCost> measure_steps(Task& task, const RunConfig& config, Collect
   const Device device = arena.device();
   double spent_s = 0;
   for (const Dims3& extents : probe_extents(full, task.smallest_extent())) {
-    StepCost cost{extents, samples, 0, 0};
+    StepCost cost{extents, samples, 0, 0, 0};
     // Two passes of about twice the cells of the last ones.  The first one makes plans, too.
     if (!measured.empty() && measured.back().cells() >= limits.least_cells &&
-        spent_s + 4 * measured.back().seconds > limits.budget_s)
+        (grows_with_cells(measured) || spent_s + 4 * measured.back().seconds > limits.budget_s))
       break;
     data::Batch batch = batch_like(like, extents, samples);
     for (Tensor* t : {&batch.input, &batch.target, &batch.region}) *t = t->to(device);
     const int64_t before = memory_of(device).live;
     reset_memory_peaks(device);
-    const double first_s = run_once(task, config, arena, batch);
-    cost.seconds = run_once(task, config, arena, batch);
-    cost.bytes = memory_of(device).peak - before;
-    cost.bytes = ranks.all_reduce(cost.bytes, ReduceOp::max, "dry run: memory");
-    spent_s += ranks.all_reduce(first_s + cost.seconds, ReduceOp::max, "dry run: time");
-    cost.seconds = ranks.all_reduce(cost.seconds, ReduceOp::max, "dry run: time");
+    const Pass first = run_once(task, config, arena, batch);
+    const Pass second = run_once(task, config, arena, batch);
+    const auto largest = [&](int64_t bytes) {
+      return ranks.all_reduce(bytes, ReduceOp::max, "dry run: memory");
+    };
+    cost.bytes = largest(memory_of(device).peak - before);
+    cost.kept = largest(second.live - before);
+    cost.seconds = ranks.all_reduce(second.seconds, ReduceOp::max, "dry run: time");
+    spent_s += ranks.all_reduce(first.seconds + second.seconds, ReduceOp::max, "dry run: time");
     measured.push_back(cost);
   }
   return measured;

@@ -36,6 +36,7 @@ struct StepCost {
   Dims3 extents;
   int64_t samples = 0;
   int64_t bytes = 0;   ///< activations and scratch: the allocator's peak over what was there before
+  int64_t kept = 0;    ///< of them what forward keeps for backward
   double seconds = 0;  ///< the second of two passes
   int64_t cells() const { return samples * extents.count(); }
 };
@@ -44,17 +45,21 @@ struct StepCost {
 /// before: from `smallest` along each axis (or less, where the sample has less) up to `full`.
 std::vector<Dims3> probe_extents(const Dims3& full, int64_t smallest);
 
-/// a + b cells through the largest measured pass and the one of about a quarter of its cells; the
-/// measurement itself where `full` was reached.  Throws Error without measurements.
+/// Of passes over so many cells: the line in cells through the two largest passes; at least what
+/// forward keeps, in proportion, with the scratch of the largest pass.  (Where small volumes meet
+/// many weights, scratch for these is all there is to see, and the line too flat.)  The measurement
+/// itself where `full` was reached.  Time: a line, too.  Throws Error without measurements.
 StepCost extrapolate(const std::vector<StepCost>& measured, const Dims3& full, int64_t samples);
 
 /// How far measure_steps() goes.
 struct ProbeLimits {
-  /// Cells of a micro-step that are reached whatever the time: below, scratch memory of
-  /// convolutions is not yet what it is in large volumes.
-  int64_t least_cells = 16384;
-  double budget_s = 3;  ///< beyond them no pass is begun that would make it more than this
+  int64_t least_cells = 16384;  ///< of a micro-step: reached whatever the time
+  /// Beyond them it goes on until memory grows with the cells, within 5 %, but begins no pass that
+  /// would make it longer than this.
+  double budget_s = 5;
 };
+/// Whether memory grew with the cells in the last of these passes, within 5 %.
+bool grows_with_cells(const std::vector<StepCost>& measured);
 
 /// Runs forward and backward of `task` on the arena's device at growing extents, until the full
 /// ones or the limits are reached.  The values are

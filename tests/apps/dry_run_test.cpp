@@ -72,7 +72,7 @@ TEST_F(DryRunTest, ForetellsThePeakOfTraining) {
         detail::join("model.levels = 3\nmodel.base = 8\ntrain.batch = 2\ndata.shape = '64x64x32'\n"
                      "train.max_updates = 2\noverwrite = true\n",
                      more));
-    const DryRun plan = forecast(c, {.probe = {.least_cells = 2 * 16384, .budget_s = 0}});
+    const DryRun plan = forecast(c, {.probe = {.least_cells = 32768, .budget_s = 0}});
     ASSERT_FALSE(plan.measured.empty());
     EXPECT_LE(4 * plan.measured.back().extents.count(), 64 * 64 * 32) << "nothing is foretold";
     EXPECT_FALSE(std::filesystem::exists(folder + "/run")) << "a dry run wrote";
@@ -201,11 +201,20 @@ TEST(ProbeExtents, GrowFromTheSmallestToTheSample) {
 TEST(Extrapolation, IsTheLineThroughTheLargestPasses) {
   // 1000 + 5 bytes a cell.
   std::vector<train::StepCost> m;
-  for (const int64_t n : {1, 2, 4, 8}) m.push_back({{n, 1, 1}, 1, 1000 + 5 * n, 0.5 * double(n)});
+  for (const int64_t n : {1, 2, 4, 8})
+    m.push_back({{n, 1, 1}, 1, 1000 + 5 * n, 3 * n, 0.5 * static_cast<double>(n)});
   EXPECT_EQ(train::extrapolate(m, {100, 1, 1}, 1).bytes, 1500);
+  EXPECT_EQ(train::extrapolate(m, {50, 1, 1}, 2).bytes, 1500);
   EXPECT_EQ(train::extrapolate(m, {8, 1, 1}, 1).bytes, 1040);
   EXPECT_EQ(train::extrapolate(m, {100, 1, 1}, 1).seconds, 50.0);
   EXPECT_EQ(train::extrapolate({m[3]}, {16, 1, 1}, 1).bytes, 2080) << "one pass: in proportion";
+  EXPECT_FALSE(train::grows_with_cells(m));
+  EXPECT_FALSE(train::grows_with_cells({m[0]}));
+  // Scratch of a fixed size hides what forward keeps: the line is flat.
+  std::vector<train::StepCost> flat{{{1, 1, 1}, 1, 1000, 10, 1}, {{2, 1, 1}, 1, 1000, 20, 1}};
+  EXPECT_EQ(train::extrapolate(flat, {200, 1, 1}, 1).bytes, 2000 + 980);
+  flat.push_back({{4, 1, 1}, 1, 2000, 40, 1});
+  EXPECT_TRUE(train::grows_with_cells(flat));
   EXPECT_THROW(train::extrapolate({}, {1, 1, 1}, 1), Error);
 }
 
