@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "apps/common/progress.hpp"
 #include "apps/common/text.hpp"
@@ -229,6 +230,7 @@ DryRun dry_run(const Trainer::MakeTask& make_task, const RunConfig& config, Coll
                                     looked.full, samples, options.probe);
     const StepCost step = extrapolate(result.measured, looked.full, samples);
     rank.step = step.bytes;
+    rank.step_at_most = std::max(step.at_most, step.bytes);
     const int64_t n_validation = task->validation() ? task->validation()->size() : 0;
     // A validation's pass is about a third of a training pass.
     result.epoch_s = step.seconds * (static_cast<double>(micro_steps_an_epoch(plan)) +
@@ -237,6 +239,12 @@ DryRun dry_run(const Trainer::MakeTask& make_task, const RunConfig& config, Coll
   }
   const std::vector<HostMemory> all = places();
   result.verdict = worst(all);
+  if (result.verdict == Verdict::fits && rank.step_at_most > rank.step) {
+    RankMemory& most = rank;
+    const int64_t likely = std::exchange(most.step, most.step_at_most);
+    if (worst(places()) != Verdict::fits) result.verdict = Verdict::tight;
+    most.step = likely;
+  }
 
   std::string output;
   ranks.agree("looking at " + config.output.dir, [&] {

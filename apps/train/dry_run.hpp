@@ -15,7 +15,8 @@ namespace bora::train {
 /// What a rank will need, in bytes.
 struct RankMemory {
   StateBytes state;
-  int64_t step = 0;      ///< activations and scratch of forward and backward
+  int64_t step = 0;          ///< activations and scratch of forward and backward
+  int64_t step_at_most = 0;  ///< the same where small passes do not tell it well
   int64_t batch = 0;     ///< the samples that are computed with, all copies of them on the device
   int64_t queue = 0;     ///< samples read ahead, on the host
   int64_t snapshot = 0;  ///< rank 0: the copy of the state that a save writes from, on the host

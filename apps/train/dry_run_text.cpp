@@ -79,6 +79,9 @@ void memory_lines(const PlanFacts& f, std::ostringstream& out) {
              : join("estimate: measured up to ", measured.back().extents,
                     ", taken as linear in cells"));
   }
+  if (m.step_at_most > m.step)
+    out << "    (up to " << bytes_text(m.step_at_most)
+        << ": the passes were too small to see more than scratch for the weights)\n";
   row(join(f.samples, f.samples == 1 ? " sample" : " samples", " computed with"), m.batch);
   row("samples read ahead", m.queue, m.on_device ? "on the host" : "");
   row("copy for a save", m.snapshot,

@@ -2,6 +2,7 @@
 #include "apps/train/memory_forecast.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "apps/train/parallel.hpp"
@@ -118,6 +119,7 @@ StepCost extrapolate(const std::vector<StepCost>& measured, const Dims3& full, i
   result.extents = full;
   result.samples = samples;
   const auto cells = static_cast<double>(result.cells()), have = static_cast<double>(last.cells());
+  result.at_most = last.bytes;
   if (result.cells() == last.cells()) return result;
   const double ratio = cells / have, bytes = static_cast<double>(last.bytes),
                kept = static_cast<double>(last.kept);
@@ -136,6 +138,8 @@ StepCost extrapolate(const std::vector<StepCost>& measured, const Dims3& full, i
   const double line = bytes + slope * (cells - have), floor = kept * ratio + (bytes - kept);
   result.bytes = static_cast<int64_t>(std::max(line, floor));
   result.kept = static_cast<int64_t>(kept * ratio);
+  result.at_most =
+      grows_with_cells(measured) ? result.bytes : static_cast<int64_t>(std::ceil(bytes * ratio));
   return result;
 }
 
@@ -153,25 +157,31 @@ std::vector<StepCost> measure_steps(Task& task, const RunConfig& config, Collect
   task.model().set_training(true);
   const Device device = arena.device();
   double spent_s = 0;
-  for (const Dims3& extents : probe_extents(full, task.smallest_extent())) {
-    StepCost cost{extents, samples, 0, 0, 0};
+  const std::vector<Dims3> growing = probe_extents(full, task.smallest_extent());
+  // Fewer samples where they alone would be too much to begin with.
+  const int64_t n = std::clamp(limits.least_cells / 4 / growing[0].count(), int64_t{1},
+                               std::max<int64_t>(samples, 1));
+  for (const Dims3& extents : growing) {
+    StepCost cost{.extents = extents, .samples = n};
     // Two passes of about twice the cells of the last ones.  The first one makes plans, too.
-    if (!measured.empty() && measured.back().cells() >= limits.least_cells &&
-        (grows_with_cells(measured) || spent_s + 4 * measured.back().seconds > limits.budget_s))
+    if (measured.size() >= 3 && measured.back().cells() >= limits.least_cells &&
+        (grows_with_cells(measured) || spent_s + 2 * measured.back().seconds > limits.budget_s))
       break;
-    data::Batch batch = batch_like(like, extents, samples);
+    data::Batch batch = batch_like(like, extents, n);
     for (Tensor* t : {&batch.input, &batch.target, &batch.region}) *t = t->to(device);
     const int64_t before = memory_of(device).live;
     reset_memory_peaks(device);
     const Pass first = run_once(task, config, arena, batch);
-    const Pass second = run_once(task, config, arena, batch);
+    // The first pass makes plans, which matters where it is short.
+    const bool short_one = ranks.all_reduce(first.seconds, ReduceOp::max, "dry run: time") < 0.3;
+    const Pass second = short_one ? run_once(task, config, arena, batch) : first;
     const auto largest = [&](int64_t bytes) {
       return ranks.all_reduce(bytes, ReduceOp::max, "dry run: memory");
     };
     cost.bytes = largest(memory_of(device).peak - before);
     cost.kept = largest(second.live - before);
     cost.seconds = ranks.all_reduce(second.seconds, ReduceOp::max, "dry run: time");
-    spent_s += ranks.all_reduce(first.seconds + second.seconds, ReduceOp::max, "dry run: time");
+    spent_s += cost.seconds * (short_one ? 2 : 1);
     measured.push_back(cost);
   }
   return measured;

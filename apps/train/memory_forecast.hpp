@@ -37,7 +37,8 @@ struct StepCost {
   int64_t samples = 0;
   int64_t bytes = 0;   ///< activations and scratch: the allocator's peak over what was there before
   int64_t kept = 0;    ///< of them what forward keeps for backward
-  double seconds = 0;  ///< the second of two passes
+  double seconds = 0;  ///< of a pass, the second one where they are short
+  int64_t at_most = 0;  ///< of an extrapolation: cannot be more
   int64_t cells() const { return samples * extents.count(); }
 };
 
@@ -47,22 +48,23 @@ std::vector<Dims3> probe_extents(const Dims3& full, int64_t smallest);
 
 /// Of passes over so many cells: the line in cells through the two largest passes; at least what
 /// forward keeps, in proportion, with the scratch of the largest pass.  (Where small volumes meet
-/// many weights, scratch for these is all there is to see, and the line too flat.)  The measurement
+/// many weights, scratch for these is all there is to see, and the line too flat; then at_most is
+/// the largest pass in proportion.)  The measurement
 /// itself where `full` was reached.  Time: a line, too.  Throws Error without measurements.
 StepCost extrapolate(const std::vector<StepCost>& measured, const Dims3& full, int64_t samples);
 
 /// How far measure_steps() goes.
 struct ProbeLimits {
-  int64_t least_cells = 16384;  ///< of a micro-step: reached whatever the time
+  int64_t least_cells = 16384;  ///< of a pass: reached whatever the time, in three passes or more
   /// Beyond them it goes on until memory grows with the cells, within 5 %, but begins no pass that
   /// would make it longer than this.
-  double budget_s = 5;
+  double budget_s = 7;
 };
 /// Whether memory grew with the cells in the last of these passes, within 5 %.
 bool grows_with_cells(const std::vector<StepCost>& measured);
 
 /// Runs forward and backward of `task` on the arena's device at growing extents, until the full
-/// ones or the limits are reached.  The values are
+/// ones or the limits are reached, with up to `samples` samples at once.  The values are
 /// `like`'s, repeated where it is smaller.  Collective over `ranks`, which all do the same passes.
 /// The network's running statistics move; gradients are left in the arena.
 std::vector<StepCost> measure_steps(Task& task, const RunConfig& config, Collective& ranks,

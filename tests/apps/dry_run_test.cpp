@@ -202,7 +202,7 @@ TEST(Extrapolation, IsTheLineThroughTheLargestPasses) {
   // 1000 + 5 bytes a cell.
   std::vector<train::StepCost> m;
   for (const int64_t n : {1, 2, 4, 8})
-    m.push_back({{n, 1, 1}, 1, 1000 + 5 * n, 3 * n, 0.5 * static_cast<double>(n)});
+    m.push_back({{n, 1, 1}, 1, 1000 + 5 * n, 3 * n, 0.5 * static_cast<double>(n), 0});
   EXPECT_EQ(train::extrapolate(m, {100, 1, 1}, 1).bytes, 1500);
   EXPECT_EQ(train::extrapolate(m, {50, 1, 1}, 2).bytes, 1500);
   EXPECT_EQ(train::extrapolate(m, {8, 1, 1}, 1).bytes, 1040);
@@ -211,9 +211,12 @@ TEST(Extrapolation, IsTheLineThroughTheLargestPasses) {
   EXPECT_FALSE(train::grows_with_cells(m));
   EXPECT_FALSE(train::grows_with_cells({m[0]}));
   // Scratch of a fixed size hides what forward keeps: the line is flat.
-  std::vector<train::StepCost> flat{{{1, 1, 1}, 1, 1000, 10, 1}, {{2, 1, 1}, 1, 1000, 20, 1}};
+  std::vector<train::StepCost> flat{{{1, 1, 1}, 1, 1000, 10, 1, 0}, {{2, 1, 1}, 1, 1000, 20, 1, 0}};
   EXPECT_EQ(train::extrapolate(flat, {200, 1, 1}, 1).bytes, 2000 + 980);
-  flat.push_back({{4, 1, 1}, 1, 2000, 40, 1});
+  EXPECT_EQ(train::extrapolate(flat, {200, 1, 1}, 1).at_most, 100000);
+  flat.push_back({{4, 1, 1}, 1, 2000, 40, 1, 0});
+  EXPECT_EQ(train::extrapolate(flat, {200, 1, 1}, 1).at_most,
+            train::extrapolate(flat, {200, 1, 1}, 1).bytes);
   EXPECT_TRUE(train::grows_with_cells(flat));
   EXPECT_THROW(train::extrapolate({}, {1, 1, 1}, 1), Error);
 }
