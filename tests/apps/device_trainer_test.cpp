@@ -10,10 +10,12 @@
 #include <fstream>
 #include <map>
 
+#include "apps/train/dry_run.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "apps/unet3d/trainer.hpp"
 #include "comm/communicator.hpp"
 #include "core/allocator.hpp"
+#include "core/memory_report.hpp"
 #include "tests/apps/device_under_test.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -136,7 +138,8 @@ TEST_F(DeviceTrainer, OtherSettingsFollowToo) {
         "model.norm = 'batch'\noptim.kind = 'sgd'\noptim.schedule = 'constant'\noptim.lr = 0.01\n"
         "train.epochs = 1\nloader.threads = 0\n",
         "model.norm = 'sync_batch'\nmodel.recompute = true\nloss.gradient = 'edge'\n"
-        "loss.kind = 'mse'\ntrain.epochs = 1\n"}) {
+        "loss.kind = 'mse'\ntrain.epochs = 1\n",
+        "model.levels = 2\nmodel.deep_supervision = 1\ntrain.ema = 0.9\ntrain.epochs = 1\n"}) {
     SCOPED_TRACE(more);
     const Run here = train(cpu(), more), there = train(device_under_test(), more);
     expect_near(there.series("train", "loss"), here.series("train", "loss"), kCurve, "loss");
@@ -246,13 +249,15 @@ TEST_F(DeviceTrainer, ANonFiniteGradientEndsTheRunAndNamesTensors) {
 // Once a run is under way no update waits for the device: of two runs the longer one, with nothing
 // in the log between, synchronises no more often.
 TEST_F(DeviceTrainer, AnUpdateDoesNotWaitForTheDevice) {
-  for (const char* precision : {"fp32", "fp16"}) {
+  for (const std::string precision :
+       {"'fp32'", "'fp16'",
+        "'fp16'\ntrain.ema = 0.9\nmodel.levels = 2\nmodel.deep_supervision = 1"}) {
     const auto synchronisations = [&](int updates) {
       return count_synchronisations([&] {
         train(device_under_test(),
               "output.log_every = 1000\ntrain.batch = 1\nsplit.test = 0.5\n"
               "train.max_updates = " +
-                  std::to_string(updates) + "\nprecision = '" + precision + "'\n");
+                  std::to_string(updates) + "\nprecision = " + precision + "\n");
       });
     };
     const int64_t few = synchronisations(7);
@@ -265,7 +270,9 @@ TEST_F(DeviceTrainer, AnUpdateDoesNotWaitForTheDevice) {
 // end with a smaller window, which is never captured.
 TEST_F(DeviceTrainer, AGraphHasTheBitsOfTheEagerStep) {
   for (const char* more : {"precision = 'fp32'\n", "precision = 'fp16'\nscaler.interval = 3\n",
-                           "precision = 'bf16'\noptim.kind = 'sgd'\nmodel.norm = 'batch'\n"}) {
+                           "precision = 'bf16'\noptim.kind = 'sgd'\nmodel.norm = 'batch'\n",
+                           "precision = 'fp16'\ntrain.ema = 0.9\nmodel.levels = 2\n"
+                           "model.deep_supervision = 1\n"}) {
     const Run eager = train(device_under_test(), std::string(more) + "train.step_graph = 'off'\n");
     Trainer trainer(config(more, "graph"), *self, {device_under_test()});
     ASSERT_NE(trainer.step_graph(), nullptr);
@@ -277,6 +284,7 @@ TEST_F(DeviceTrainer, AGraphHasTheBitsOfTheEagerStep) {
     graph.rows = rows_of("graph");
     EXPECT_EQ(graph.series("train", "loss"), eager.series("train", "loss")) << more;
     EXPECT_EQ(graph.series("train", "lr"), eager.series("train", "lr")) << more;
+    EXPECT_EQ(graph.series("validation", "loss"), eager.series("validation", "loss")) << more;
     std::filesystem::remove_all(folder / "graph");
   }
 }
@@ -287,6 +295,23 @@ TEST_F(DeviceTrainer, StopsEarlyWhereTheCpuDoes) {
   const Run here = train(cpu(), more), there = train(device_under_test(), more);
   EXPECT_TRUE(there.position.stopped_early);
   EXPECT_EQ(there.position.data.epoch, here.position.data.epoch);
+}
+
+// A dry run looks at the device's memory, and foretells what a run takes of it (in the emulator,
+// where convolutions have no scratch).
+TEST_F(DeviceTrainer, ADryRunForetellsTheDevicesMemory) {
+  const Config c = config("train.step_graph = 'off'\ntrain.max_updates = 3\n", "planned");
+  const Device device = device_under_test();
+  const train::DryRun plan =
+      train::dry_run([&] { return std::make_unique<WindTask>(c, *self); }, c, *self, {device});
+  EXPECT_TRUE(plan.rank.on_device);
+  EXPECT_FALSE(std::filesystem::exists(folder / "planned"));
+  const int64_t before = memory_of(device).live;
+  reset_memory_peaks(device);
+  train(device, "train.step_graph = 'off'\ntrain.max_updates = 3\n");
+  const auto got = static_cast<double>(memory_of(device).peak - before);
+  EXPECT_NEAR(static_cast<double>(plan.rank.device()) / got, 1.0, 0.1)
+      << plan.rank.device() << " foretold, " << got << " taken";
 }
 
 // A device's memory holds what belongs there: no step takes more of it than the one before.
