@@ -15,10 +15,12 @@
 #include "apps/common/updater.hpp"
 #include "apps/common/window_plan.hpp"
 #include "apps/train/config.hpp"
+#include "apps/train/epoch_summary.hpp"
 #include "apps/train/feed.hpp"
 #include "apps/train/loss_log.hpp"
 #include "apps/train/run_record.hpp"
 #include "apps/train/task.hpp"
+#include "apps/train/validation.hpp"
 #include "comm/gradient_exchange.hpp"
 #include "core/collective.hpp"
 #include "core/step_graph.hpp"
@@ -50,7 +52,9 @@ class Trainer {
   virtual ~Trainer();
 
   /// Trains to the end, to train.max_updates, or until early stopping; false: it saved and left
-  /// before, because of a signal or train.max_hours.
+  /// before, because of a signal or train.max_hours.  A start makes at least one update before it
+  /// leaves (unless it has to validate first), so that a job whose starts are all signalled early
+  /// gets on.
   bool run();
 
   /// Updates made and their total.
@@ -66,7 +70,10 @@ class Trainer {
 
  private:
   void announce() const;
+  void say_why_finished() const;
+  void say_end();
   void train_epoch();
+  bool told_to_leave();
   void train_window(int64_t window_samples);
   bool graph_fits(int64_t window_samples) const;
   void run_graph(const MicroStep& step, int64_t window_samples);
@@ -74,12 +81,16 @@ class Trainer {
   Loss forward(const MicroStep& step);
   std::string find_suspect(const MicroStep& step);
   std::string find_suspect_again(int64_t window);
+  void compute_again(data::EpochPosition at, std::string& suspect);
+  std::string advice() const;
   void take_reports(int64_t up_to);
   void take_all_reports() { take_reports(std::numeric_limits<int64_t>::max()); }
   int64_t updates_at_most() const { return updates() + updater_->pending(); }
   void log_window(const apps::UpdateReport& report, data::EpochPosition at);
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
+  void log_epoch();
+  void save_progress();
   void share_statistics();
   void save(const std::string& name);
   void save_last() { save("last.h5"); }
@@ -104,13 +115,13 @@ class Trainer {
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<apps::Updater> updater_;
   std::unique_ptr<BatchFeed> feed_;
+  std::unique_ptr<Validation> validation_;  // nullptr: nothing to validate
   std::unique_ptr<data::JsonlWriter> metrics_log_;
   apps::Progress progress_;
   apps::StopWatcher stop_;
   Position position_;
   int64_t total_updates_ = 0;
   std::optional<LossLog> losses_;  // since the last line of the log
-  std::string suspect_;            // CPU: what went wrong first in this window's forward passes
   // Windows whose report has not come yet: ticket, and where they begin.
   struct Window {
     int64_t ticket;
@@ -120,9 +131,13 @@ class Trainer {
   std::optional<StepGraph> graph_;  // where train.step_graph and the settings allow it
   apps::Monitor monitor_;
   apps::StragglerWatch stragglers_;
-  double run_begin_s_ = 0;
-  int64_t lr_ranks_ = 1;  // that the rule optim.scale_lr counts: those of the run's beginning
-  double save_s_ = 0;     // rank 0: spent on checkpoints, of which there were n_saves_
+  double run_begin_s_ = 0, setup_s_ = 0;
+  EpochTimes epoch_times_;
+  int64_t windows_made_ = 0;    // by this start
+  int64_t saved_updates_ = -1;  // of the newest checkpoint that is known to be there; -1: none
+  bool unsaved_ = false;        // last.h5 is behind
+  int64_t lr_ranks_ = 1;        // that the rule optim.scale_lr counts: those of the run's beginning
+  double save_s_ = 0;           // rank 0: spent on checkpoints, of which there were n_saves_
   int64_t n_saves_ = 0;
   bool file_has_plans_ = false;  // the checkpoint to resume from: convolution plans
 };

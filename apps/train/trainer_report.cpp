@@ -34,7 +34,9 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
   if (!due) return;
   const MetricSums losses = losses_->reduce(ranks_, report.window, "training loss");
   const apps::JobWindow job = apps::job_window(monitor_.window(), ranks_);
-  const std::optional<int> slow = stragglers_.begins(job);
+  // One or two steps say nothing yet: the first ones fill caches.
+  const std::optional<int> slow =
+      monitor_.window().steps < 5 ? std::nullopt : stragglers_.begins(job);
   if (main() && slow)
     log_warn(RankGroup::world()->who(*slow), " needs ", apps::brief(job.slowest_own_s),
              " s a step, the others ", apps::brief(job.median_own_s),
@@ -73,49 +75,18 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
 
 std::optional<bool> Trainer::validate() {
   if (stop_.stopping()) return {};  // the resumed run begins with it
-  const data::Dataset* cases = task_->validation();
-  if (cases == nullptr ||
-      cases->size() == 0) {  // nothing to choose by: the last state counts as the best
+  if (!validation_) {               // nothing to choose by: the last state counts as the best
     position_.best_epoch = position_.data.epoch;
     return true;
   }
   share_statistics();
   const LongSection section("validation");
-  model().set_training(false);
-  const NoGrad no_grad;
-  const PrecisionScope precision(compute_type_);
-  std::vector<std::string> names = task_->loss_names();
-  const std::vector<std::string> score_names = task_->score_names();
-  names.insert(names.end(), score_names.begin(), score_names.end());
-  apps::OrderedSums scores(names);
-  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases->size(),
-                                                              .n_ranks = ranks_.size(),
-                                                              .rank = ranks_.rank(),
-                                                              .shuffle = false,
-                                                              .tail = data::Tail::uneven});
-  bool told = false;  // to stop; other ranks may be through by then
-  ranks_.agree("validation", [&] {
-    for (const data::Slot& slot : sampler.slots({})) {
-      told = apps::stop_signal() != 0;
-      if (told) return;
-      const data::Batch batch =
-          data::collate({cases->read(slot.index, data::WindowChoice::centred())});
-      const Validated result = task_->validate(batch, device_);
-      std::vector<double> values, counts(result.loss.parts.size(), 1.0);
-      for (size_t i = 0; i < result.loss.parts.size(); ++i) values.push_back(result.loss.value(i));
-      values.insert(values.end(), result.sums.begin(), result.sums.end());
-      counts.insert(counts.end(), result.counts.begin(), result.counts.end());
-      scores.add(slot.index, values, counts);
-    }
-  });
-  if (ranks_.all_reduce(told ? 1.0 : 0.0, ReduceOp::max, "validation left early") > 0) {
-    stop_.stop_now();
-    return {};
-  }
-  const MetricSums sums = scores.reduce(ranks_, "validation");
+  const double waited_s = validation_->wait_s();
+  const std::optional<MetricSums> joined = validation_->run(ranks_, stop_, advice());
+  epoch_times_.data_wait_s += validation_->wait_s() - waited_s;
+  if (!joined) return {};
+  const MetricSums& sums = *joined;
   const double loss = sums.mean("loss");
-  BORA_CHECK(std::isfinite(loss), "validation loss after epoch ", position_.data.epoch, " is ",
-             loss, ": the run ends; the last good checkpoint stays in ", config_.output.dir);
   const bool best = position_.best_epoch < 0 || loss < position_.best;
   if (best) {
     position_.best = loss;
@@ -143,6 +114,17 @@ std::optional<bool> Trainer::validate() {
                    apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
   }
   return best;
+}
+
+void Trainer::log_epoch() {
+  const EpochSummary summary = join_epoch(epoch_times_, device_, ranks_);
+  if (!main()) return;
+  data::JsonRecord row{
+      {"kind", std::string("epoch")}, {"update", updates()}, {"epoch", position_.data.epoch}};
+  for (auto& figure : epoch_figures(summary)) row.push_back(std::move(figure));
+  metrics_log_->write(row);
+  progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
+                 std::to_string(config_.train.epochs) + "  " + epoch_text(summary));
 }
 
 }  // namespace bora::train
