@@ -78,12 +78,13 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
     for (const std::string& name : loss_names(config_.loss))
       row.emplace_back(name, losses.mean(name));
     metrics_log_->write(row);
-    progress_.update(static_cast<double>(report.update) / static_cast<double>(total_updates_),
-                     "epoch " + apps::fixed(epoch, 1) + "/" + std::to_string(config_.train.epochs) +
-                         "  update " + std::to_string(report.update) + "/" +
-                         std::to_string(total_updates_) + "  loss " +
-                         apps::fixed(losses.mean("loss"), 4) + "  lr " + apps::brief(report.lr) +
-                         "  " + apps::fixed(job.samples_per_s, 1) + " samples/s");
+    progress_.update(
+        static_cast<double>(report.update) / static_cast<double>(total_updates_),
+        {"epoch " + apps::fixed(epoch, 1) + "/" + std::to_string(config_.train.epochs),
+         "loss " + apps::fixed(losses.mean("loss"), 4),
+         apps::fixed(job.samples_per_s, 1) + " samples/s",
+         "update " + std::to_string(report.update) + "/" + std::to_string(total_updates_),
+         "lr " + apps::brief(report.lr)});
   }
 }
 
