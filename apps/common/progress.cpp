@@ -100,7 +100,7 @@ void Progress::update(double fraction, const std::vector<std::string>& parts) {
     first_s_ = now;
     first_fraction_ = fraction;
   }
-  if (!due()) return;
+  if (parts_.empty() || !due()) return;
   last_s_ = now;
   std::vector<std::string> told = parts_;
   if (fraction > first_fraction_) {

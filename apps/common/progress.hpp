@@ -26,7 +26,8 @@ class Progress {
   bool due() const;
   /// `fraction` of the work that is done, in [0, 1]; it draws the bar, and its pace since the first
   /// call gives the time left.  `parts`: what else is told, the most important first, since a
-  /// narrow terminal shows only the first ones.  Without parts those of the last call stand.
+  /// narrow terminal shows only the first ones.  Without parts those of the last call stand;
+  /// before there are any nothing is written.
   void update(double fraction, const std::vector<std::string>& parts = {});
   /// A line that stays (an epoch's result).
   void line(const std::string& text);

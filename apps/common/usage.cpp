@@ -24,16 +24,6 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "host";
 }
 
-/// The sources for this rank: the first one of its host counts the CPUs.
-EnergySources sources_for(Collective& ranks, const std::string& host, const std::string& gpu_uuid,
-                          EnergySources sources) {
-  const std::vector<std::string> hosts = ranks.all_gather_text(host, "hosts of the ranks");
-  const auto first = std::find(hosts.begin(), hosts.end(), host);
-  if (first - hosts.begin() != ranks.rank()) sources.powercap.clear();
-  sources.gpu_uuid = gpu_uuid;
-  return sources;
-}
-
 // One line, host last: it may hold anything but a line's end.
 std::string encode(const RankUsage& u) {
   std::ostringstream out;
@@ -145,15 +135,15 @@ std::vector<std::string> usage_lines(const JobUsage& job) {
   return lines;
 }
 
-std::vector<std::pair<std::string, double>> usage_numbers(const JobUsage& job) {
-  std::vector<std::pair<std::string, double>> out{
-      {"wall_s", job.wall_s},
-      {"samples", job.samples},
-      {"samples_per_s", job.samples_per_s()},
-      {"peak_rank_bytes", static_cast<double>(job.peak_rank_bytes)},
-      {"peak_host_bytes", static_cast<double>(job.peak_host_bytes)},
-      {"peak_tensor_bytes", static_cast<double>(job.peak_tensor_bytes)},
-      {"peak_device_bytes", static_cast<double>(job.peak_device_bytes)}};
+data::JsonRecord usage_record(const JobUsage& job) {
+  data::JsonRecord out{{"wall_s", job.wall_s},
+                       {"samples", static_cast<int64_t>(job.samples)},
+                       {"samples_per_s", job.samples_per_s()},
+                       {"peak_rank_bytes", job.peak_rank_bytes},
+                       {"peak_host_bytes", job.peak_host_bytes},
+                       {"peak_tensor_bytes", job.peak_tensor_bytes},
+                       {"peak_device_bytes", job.peak_device_bytes}};
+  out.emplace_back("energy", job.energy);
   if (job.cpu_hosts > 0) out.emplace_back("energy_cpu_j", job.cpu_j);
   if (job.gpus > 0) out.emplace_back("energy_gpu_j", job.gpu_j);
   if (job.cpu_hosts + job.gpus > 0 && job.samples > 0)
@@ -167,8 +157,16 @@ UsageMeter::UsageMeter(Collective& ranks, Device device, const std::string& gpu_
       device_(device),
       host_(host_name()),
       has_gpu_(!gpu_uuid.empty()),
-      begin_s_(now_s()),
-      energy_(sources_for(ranks, host_, gpu_uuid, std::move(sources))) {}
+      begin_s_(now_s()) {
+  const std::vector<std::string> of_ranks = ranks.all_gather_text(host_, "hosts of the ranks");
+  for (const std::string& host : of_ranks)
+    if (std::find(hosts_.begin(), hosts_.end(), host) == hosts_.end()) hosts_.push_back(host);
+  // The first rank of a host counts its CPUs.
+  const auto first = std::find(of_ranks.begin(), of_ranks.end(), host_);
+  if (first - of_ranks.begin() != ranks.rank()) sources.powercap.clear();
+  sources.gpu_uuid = gpu_uuid;
+  energy_.emplace(std::move(sources));
+}
 
 JobUsage UsageMeter::gather(double samples) {
   RankUsage mine{.host = host_,
@@ -176,7 +174,7 @@ JobUsage UsageMeter::gather(double samples) {
                  .peak_tensor_bytes = memory_of(cpu()).peak,
                  .peak_device_bytes = device_ == cpu() ? 0 : memory_of(device_).peak,
                  .has_gpu = has_gpu_,
-                 .energy = energy_.read()};
+                 .energy = energy_->read()};
   std::vector<RankUsage> all;
   for (const std::string& text : ranks_.all_gather_text(encode(mine), "what the ranks used"))
     all.push_back(decode(text));

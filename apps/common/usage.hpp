@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "apps/common/energy.hpp"
 #include "core/collective.hpp"
+#include "data/jsonl.hpp"
 
 namespace bora::apps {
 
@@ -44,9 +46,8 @@ struct JobUsage {
 JobUsage join_usage(const std::vector<RankUsage>& ranks, double wall_s, double samples);
 /// Pure: the lines at the end of a run.  Nothing about energy where none was counted.
 std::vector<std::string> usage_lines(const JobUsage& job);
-/// Pure: names and numbers for the log that programs read; `energy` is for the caller, since it is
-/// a word.
-std::vector<std::pair<std::string, double>> usage_numbers(const JobUsage& job);
+/// Pure: the same for the log that programs read.
+data::JsonRecord usage_record(const JobUsage& job);
 
 class UsageMeter {
  public:
@@ -55,17 +56,20 @@ class UsageMeter {
   UsageMeter(Collective& ranks, Device device, const std::string& gpu_uuid,
              EnergySources sources = {});
   /// Call it at every step: reads counters every 10 s.
-  void sample() { energy_.sample(); }
+  void sample() { energy_->sample(); }
   /// Collective: since this was made; `samples` of all ranks together.
   JobUsage gather(double samples);
+  /// Of all ranks, each once, in the order of their ranks.
+  const std::vector<std::string>& hosts() const { return hosts_; }
 
  private:
   Collective& ranks_;
   Device device_;
   std::string host_;
+  std::vector<std::string> hosts_;
   bool has_gpu_;
   double begin_s_;
-  EnergyMeter energy_;
+  std::optional<EnergyMeter> energy_;
 };
 
 /// The largest resident size of this process so far, in bytes; 0 where the system does not say.

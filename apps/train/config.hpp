@@ -199,6 +199,8 @@ struct OutputConfig {
   int64_t log_every = 10;
   int64_t checkpoint_epochs = 1;
   int64_t checkpoint_updates = 0;
+  bool tensorboard = true;
+  bool report = true;
   static constexpr auto fields() {
     return std::tuple{
         field("dir", &OutputConfig::dir, "folder of this run: metrics, checkpoints, settings"),
@@ -206,7 +208,9 @@ struct OutputConfig {
         field("checkpoint_epochs", &OutputConfig::checkpoint_epochs,
               "epochs between saves of last.h5", positive),
         field("checkpoint_updates", &OutputConfig::checkpoint_updates,
-              "updates between further saves of last.h5; 0 = off", at_least(0))};
+              "updates between further saves of last.h5; 0 = off", at_least(0)),
+        field("tensorboard", &OutputConfig::tensorboard, "event files for TensorBoard"),
+        field("report", &OutputConfig::report, "report.html with curves, cases and pictures")};
   }
 };
 

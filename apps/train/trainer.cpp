@@ -59,6 +59,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
       progress_(ranks.rank() == 0),
       stop_(ranks, config.train.max_hours) {
   run_begin_s_ = now_s();
+  watch_.emplace(config_, ranks, device_);
   check_parallel(config, device_, ranks.size());
   if (device_ != cpu()) {
     kernels::cuda::Conv3dSettings settings = kernels::cuda::conv3d_settings();
@@ -114,6 +115,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
   }
   announce();
+  begin_watch();
 }
 
 Trainer::~Trainer() = default;
@@ -143,7 +145,7 @@ bool Trainer::finished() const {
          (config_.train.max_updates > 0 && updates() >= config_.train.max_updates);
 }
 
-bool Trainer::run() {
+bool Trainer::train() {
   while (position_.validation_due || !finished()) {
     if (!position_.validation_due) {
       const int64_t epoch = position_.data.epoch;
@@ -156,24 +158,14 @@ bool Trainer::run() {
     end_epoch(*best);
   }
   if (position_.data.position > 0 || position_.validation_due) save_last();
-  if (!main()) return !stop_.stopping();
-  if (stop_.stopping())
+  if (main() && stop_.stopping())
     progress_.line(
         updates() == 0
             ? "stopped by " + stop_.reason() + " before the first update: there is nothing to save"
             : "stopped by " + stop_.reason() + " after update " + std::to_string(updates()) +
                   " of " + std::to_string(total_updates_) + ": saved in " + config_.output.dir +
                   "; the same command with --resume goes on");
-  if (n_saves_ > 0)
-    progress_.line(detail::join(n_saves_, " checkpoints took ", apps::brief(save_s_), " s, ",
-                                apps::brief(100 * save_s_ / (now_s() - run_begin_s_)),
-                                " % of the run"));
-  progress_.line("trained " + std::to_string(updates()) + " updates in " +
-                 apps::duration_text(now_s() - run_begin_s_) +
-                 (position_.best_epoch < 0
-                      ? std::string("; not validated yet")
-                      : "; best validation loss " + apps::brief(position_.best) + " after epoch " +
-                            std::to_string(position_.best_epoch)));
+  end_watch();
   return !stop_.stopping();
 }
 
@@ -220,6 +212,7 @@ void Trainer::train_window(int64_t window_samples) {
   monitor_.begin_step();
   const double data_wait = feed_->wait_s(), comm_wait = exchange_->counters().wait_s;
   int64_t samples_here = 0;
+  samples_ += static_cast<double>(window_samples);
   updater_->begin_window();
   suspect_.clear();
   const auto n_steps = static_cast<int64_t>(plan_->micro_steps(window_samples).size());

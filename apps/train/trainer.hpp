@@ -10,6 +10,7 @@
 #include <string>
 
 #include "apps/common/monitor.hpp"
+#include "apps/common/ordered_sums.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/stop.hpp"
 #include "apps/common/updater.hpp"
@@ -18,6 +19,7 @@
 #include "apps/train/feed.hpp"
 #include "apps/train/loss_log.hpp"
 #include "apps/train/run_record.hpp"
+#include "apps/train/run_watch.hpp"
 #include "apps/train/task.hpp"
 #include "comm/gradient_exchange.hpp"
 #include "core/collective.hpp"
@@ -77,7 +79,12 @@ class Trainer {
   void take_reports(int64_t up_to);
   void take_all_reports() { take_reports(std::numeric_limits<int64_t>::max()); }
   int64_t updates_at_most() const { return updates() + updater_->pending(); }
+  bool train();
+  void begin_watch();
+  void end_watch();
+  void show_progress(data::EpochPosition at, double loss, const apps::JobWindow& job, double lr);
   void log_window(const apps::UpdateReport& report, data::EpochPosition at);
+  std::vector<ScoredCase> scored_cases(const std::vector<apps::OrderedSums::Part>& parts) const;
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
   void share_statistics();
@@ -105,6 +112,8 @@ class Trainer {
   std::unique_ptr<apps::Updater> updater_;
   std::unique_ptr<BatchFeed> feed_;
   std::unique_ptr<data::JsonlWriter> metrics_log_;
+  std::optional<RunWatch> watch_;
+  double samples_ = 0;  // of all ranks, trained with by this process
   apps::Progress progress_;
   apps::StopWatcher stop_;
   Position position_;

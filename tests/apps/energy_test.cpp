@@ -152,7 +152,7 @@ TEST(Usage, JoinsRanksAndHosts) {
   job = join_usage(ranks, 10, 250);
   EXPECT_EQ(job.energy, "none");
   EXPECT_EQ(usage_lines(job).size(), 2u);
-  EXPECT_EQ(usage_numbers(job).back().first, "peak_device_bytes");
+  EXPECT_EQ(usage_record(job).back().first, "energy");
   ranks[0].energy.cpu = Counter::not_readable;
   EXPECT_EQ(join_usage(ranks, 10, 250).energy, "not readable");
 }
