@@ -112,7 +112,8 @@ std::string draw(const Series& series, int colour, const Axis& x, const Axis& y)
   std::string out;
   for (const auto& piece : pieces_of(series, y.log)) {
     if (piece.empty()) continue;
-    out += join("<path class=\"line line", colour, "\" d=\"", path_of(piece, x, y), "\"/>");
+    if (piece.size() > 1)
+      out += join("<path class=\"line line", colour, "\" d=\"", path_of(piece, x, y), "\"/>");
     if (!series.dots && piece.size() > 1) continue;
     for (const auto& [px, py] : piece)
       out += join("<circle class=\"dot line", colour, "\" cx=\"", number(x.at(px)), "\" cy=\"",
