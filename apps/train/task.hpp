@@ -80,6 +80,8 @@ class Task {
 
   /// "loss" first, then its parts, under honest names.
   virtual std::vector<std::string> loss_names() const { return {"loss"}; }
+  /// Those of validate(): other ones where training has losses of its own (deep supervision).
+  virtual std::vector<std::string> validation_loss_names() const { return loss_names(); }
   /// The loss of a batch whose input, target and region are on the network's device; a batch of no
   /// samples (N = 0) has some finite loss too.  A mean over samples: a rank's share is weighed by
   /// how many it has.  Precision and random numbers are set by the caller.
@@ -119,6 +121,12 @@ class Task {
   virtual std::string why_not_captured() const {
     return "since the task does not say that its steps are all alike";
   }
+
+  /// The network takes samples of any extents of at least this along each axis: what a forecast of
+  /// memory tries small.
+  virtual int64_t smallest_extent() const { return 16; }
+  /// What a user could change for a run to need less memory, most useful first: "model.recompute".
+  virtual std::vector<std::string> ways_to_less_memory() const { return {}; }
 
   /// Lines for the start of the log: the network, the cases.
   virtual std::vector<std::string> describe() const { return {}; }

@@ -77,6 +77,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   // win.
   nn::initialise(model(), config.train.seed);
   optimizer_ = make_optimizer(config.optim, *arena_);
+  average_.emplace(config.train.ema, *arena_, model());
   scaler_.emplace(scale_rule_of(config.scaler), compute_type_ == DType::f16 ? device_ : cpu());
   plan_.emplace(window_plan(config, task_->training().size(), ranks));
   plan_->sampler().require_samples();
@@ -91,6 +92,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
                                       device_);
   losses_.emplace(task_->loss_names(), device_,
                   static_cast<int64_t>(plan_->micro_steps(plan_->samples()).size()));
+  updater_->average_with(average_->ema());
   updater_->find_suspect_with([this](int64_t window) { return find_suspect_again(window); });
   if (device_ != cpu() && config.train.step_graph == "auto") {
     const std::string why = why_no_graph(config, *task_, ranks.size());
@@ -107,12 +109,14 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   broadcast_buffers(tensors_, {&weights});
   share_statistics();
   arena_->refresh_working();
+  average_->settle(updates(), updates() > 0, main());
   if (main()) {
     data::write_file_atomic(dir + "/config.toml", task_->settings_text());
     const std::string log = dir + "/metrics.jsonl";
     if (config.resume) data::truncate_after(log, "update", static_cast<double>(updates()));
     metrics_log_ = std::make_unique<data::JsonlWriter>(
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
+    saves_.emplace(config.output);
   }
   announce();
   begin_watch();
@@ -137,6 +141,9 @@ void Trainer::announce() const {
     log_info("reproducible: ", plan_->n_shards(), " shards of ", config_.comm.shard_samples,
              " samples an update; the same bits for any number of ranks with ",
              apps::compute_threads(), " threads each and the same effective batch");
+  if (average_->on())
+    log_info("ema: weights averaged with decay ", config_.train.ema,
+             "; validation and best.h5 go by the average");
   for (const std::string& warning : task_->warnings(ranks_.size())) log_warn(warning);
 }
 
@@ -157,7 +164,8 @@ bool Trainer::train() {
     if (!best) break;
     end_epoch(*best);
   }
-  if (position_.data.position > 0 || position_.validation_due) save_last();
+  if (position_.data.position > 0 || position_.validation_due) save_last(Save::leaving);
+  finish_saves();
   if (main() && stop_.stopping())
     progress_.line(
         updates() == 0
@@ -173,10 +181,11 @@ void Trainer::end_epoch(bool best) {
   position_.validation_due = false;
   position_.stopped_early =
       config_.train.patience > 0 && position_.epochs_without_best >= config_.train.patience;
-  if (best) save("best.h5");
-  if (position_.data.epoch % config_.output.checkpoint_epochs == 0 || finished() ||
-      stop_.stopping())
-    save_last();
+  const bool periodic = position_.data.epoch % config_.output.checkpoint_epochs == 0;
+  if (periodic || finished() || stop_.stopping())
+    save_last(periodic ? Save::periodic : Save::leaving, best);
+  else if (best)
+    save({"best.h5"});
   if (position_.stopped_early && main())
     progress_.line("no better validation loss for " + std::to_string(config_.train.patience) +
                    " epochs: the run ends");
@@ -186,7 +195,9 @@ void Trainer::train_epoch() {
   model().set_training(true);
   feed_->start(position_.data);
   const int64_t epoch = position_.data.epoch, n = plan_->sampler().options().n_samples;
-  while (position_.data.epoch == epoch && !finished() && !stop_.due()) {
+  while (position_.data.epoch == epoch && !finished() &&
+         !stop_.due(saves_ && saves_->needs_meeting())) {
+    if (stop_.called()) save_last(Save::periodic);
     // Whether the run ends here is known when all reports are in.
     if (config_.train.max_updates > 0 && updates_at_most() >= config_.train.max_updates) {
       take_all_reports();
@@ -202,7 +213,7 @@ void Trainer::train_epoch() {
     const int64_t every = config_.output.checkpoint_updates;
     if (every > 0 && position_.data.position > 0 && updates_at_most() % every == 0) {
       take_all_reports();  // it may have been skipped
-      if (updates() % every == 0) save_last();
+      if (updates() % every == 0) save_last(Save::periodic);
     }
   }
   take_all_reports();

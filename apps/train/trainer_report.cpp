@@ -42,10 +42,8 @@ void Trainer::begin_watch() {
 void Trainer::end_watch() {
   progress_.clear();
   if (main()) {
-    if (n_saves_ > 0)
-      progress_.line(detail::join(n_saves_, " checkpoints took ", apps::brief(save_s_), " s, ",
-                                  apps::brief(100 * save_s_ / (now_s() - run_begin_s_)),
-                                  " % of the run"));
+    if (const std::string cost = saves_->summary(now_s() - run_begin_s_); !cost.empty())
+      progress_.line(cost);
     progress_.line("trained " + std::to_string(updates()) + " updates in " +
                    apps::duration_text(now_s() - run_begin_s_) +
                    (position_.best_epoch < 0
@@ -152,9 +150,10 @@ std::optional<bool> Trainer::validate() {
   share_statistics();
   const LongSection section("validation");
   model().set_training(false);
+  const std::unique_ptr<nn::Ema::Use> averaged = average_->use();
   const NoGrad no_grad;
   const PrecisionScope precision(compute_type_);
-  std::vector<std::string> names = task_->loss_names();
+  std::vector<std::string> names = task_->validation_loss_names();
   const std::vector<std::string> score_names = task_->score_names();
   names.insert(names.end(), score_names.begin(), score_names.end());
   apps::OrderedSums scores(names);
@@ -166,7 +165,8 @@ std::optional<bool> Trainer::validate() {
   bool told = false;  // to stop; other ranks may be through by then
   ranks_.agree("validation", [&] {
     for (const data::Slot& slot : sampler.slots({})) {
-      told = apps::stop_signal() != 0;
+      // A save that failed ends the run: the ranks hear of it where they save.
+      told = apps::stop_signal() != 0 || (saves_ && saves_->failed());
       if (told) return;
       progress_.update(static_cast<double>(updates()) / static_cast<double>(total_updates_),
                        {detail::join("epoch ", position_.data.epoch, "/", config_.train.epochs),
@@ -199,23 +199,27 @@ std::optional<bool> Trainer::validate() {
     ++position_.epochs_without_best;
   }
   if (main()) {
-    std::vector<std::pair<std::string, data::JsonValue>> row{{"kind", std::string("validation")},
-                                                             {"update", updates()},
-                                                             {"epoch", position_.data.epoch},
-                                                             {"best", best},
-                                                             {"seconds", now_s() - run_begin_s_}};
+    std::vector<std::pair<std::string, data::JsonValue>> row{
+        {"kind", std::string("validation")},
+        {"update", updates()},
+        {"epoch", position_.data.epoch},
+        {"best", best},
+        {"weights", std::string(averaged ? "ema" : "model")},
+        {"seconds", now_s() - run_begin_s_}};
     std::string figures;
     for (const NamedScore& score : task_->scores(sums)) {
       row.emplace_back(score.key, score.value);
       figures += "  " + score.label + " " + apps::fixed(score.value, 3) +
                  (score.unit.empty() ? "" : " " + score.unit);
     }
-    for (const std::string& name : task_->loss_names()) row.emplace_back(name, sums.mean(name));
+    for (const std::string& name : task_->validation_loss_names())
+      row.emplace_back(name, sums.mean(name));
     const std::vector<ScoredCase> each = scored_cases(parts);
     watch_->cases(each, updates(), position_.data.epoch);
     watch_->row(row);
     progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
-                   std::to_string(config_.train.epochs) + "  validation loss " +
+                   std::to_string(config_.train.epochs) +
+                   (averaged ? "  validation loss of the average " : "  validation loss ") +
                    apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
     if (watch_->pictures_due() || finished()) {
       const double begin_s = now_s();
