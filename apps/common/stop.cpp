@@ -87,10 +87,12 @@ void StopWatcher::begin_phase() {
   last_talk_s_ = now_s();
 }
 
-bool StopWatcher::due(bool failed) {
+bool StopWatcher::ask(bool call, bool failed) {
+  called_ = false;
   if (stopping()) return true;
   const Reason own = failed ? Reason::failure : own_reason();
   if (ranks_.size() == 1) {
+    called_ = call;
     reason_ = own;
     return stopping();
   }
@@ -103,10 +105,13 @@ bool StopWatcher::due(bool failed) {
     interval = std::clamp(kTalkEvery_s * static_cast<double>(calls_) / seconds, 1.0,
                           std::min(2.0 * static_cast<double>(interval_), kMostSilentCalls));
   }
-  Tensor news = Tensor::from<double>({2}, std::vector<double>{static_cast<double>(own), interval});
+  const double calls = ranks_.rank() == 0 && call ? 1 : 0;
+  Tensor news =
+      Tensor::from<double>({3}, std::vector<double>{static_cast<double>(own), interval, calls});
   ranks_.all_reduce_async(news, ReduceOp::max, "stop request").wait();
   reason_ = static_cast<Reason>(static_cast<int>(news.data<double>()[0]));
   interval_ = static_cast<int64_t>(news.data<double>()[1]);
+  called_ = news.data<double>()[2] > 0;
   calls_ = 0;
   last_talk_s_ = now_s();
   return stopping();

@@ -99,6 +99,7 @@ struct TrainConfig {
   int64_t accumulate = 1;
   int64_t global_batch = 0;
   int64_t patience = 20;
+  double ema = 0;
   uint64_t seed = 0;
   std::string extend = "refuse";
   int64_t max_updates = 0;
@@ -117,6 +118,10 @@ struct TrainConfig {
         field("patience", &TrainConfig::patience,
               "epochs without a better validation loss before the run ends; 0 = never",
               at_least(0)),
+        field("ema", &TrainConfig::ema,
+              "decay of an exponential average of the weights, which validation, best.h5 and, by "
+              "default, predictions use (0.999, say); 0 = off",
+              between(0, 0.9999999)),
         field("seed", &TrainConfig::seed, "of weights, order, windows, augmentation, dropout"),
         field("extend", &TrainConfig::extend,
               "the learning rate where --resume finds other train.epochs: hold (the schedule as it "
@@ -204,6 +209,10 @@ struct OutputConfig {
   int64_t log_every = 10;
   int64_t checkpoint_epochs = 1;
   int64_t checkpoint_updates = 0;
+  double checkpoint_minutes = 10;
+  int64_t keep = 0;
+  bool tensorboard = true;
+  bool report = true;
   static constexpr auto fields() {
     return std::tuple{
         field("dir", &OutputConfig::dir, "folder of this run: metrics, checkpoints, settings"),
@@ -211,7 +220,16 @@ struct OutputConfig {
         field("checkpoint_epochs", &OutputConfig::checkpoint_epochs,
               "epochs between saves of last.h5", positive),
         field("checkpoint_updates", &OutputConfig::checkpoint_updates,
-              "updates between further saves of last.h5; 0 = off", at_least(0))};
+              "updates between further saves of last.h5; 0 = off", at_least(0)),
+        field("checkpoint_minutes", &OutputConfig::checkpoint_minutes,
+              "save last.h5 where the last save is so long ago, by rank 0's clock; 0 = off",
+              at_least(0)),
+        field("keep", &OutputConfig::keep,
+              "besides last.h5 and best.h5, the newest so many of these saves stay, as "
+              "update-<n>.h5; 0 = none",
+              at_least(0)),
+        field("tensorboard", &OutputConfig::tensorboard, "event files for TensorBoard"),
+        field("report", &OutputConfig::report, "report.html with curves, cases and pictures")};
   }
 };
 

@@ -60,6 +60,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
       progress_(ranks.rank() == 0),
       stop_(ranks, config.train.max_hours) {
   run_begin_s_ = now_s();
+  watch_.emplace(config_, ranks, device_);
   check_parallel(config, device_, ranks.size());
   if (device_ != cpu()) {
     kernels::cuda::Conv3dSettings settings = kernels::cuda::conv3d_settings();
@@ -77,6 +78,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   // win.
   nn::initialise(model(), config.train.seed);
   optimizer_ = make_optimizer(config.optim, *arena_);
+  average_.emplace(config.train.ema, *arena_, model());
   scaler_.emplace(scale_rule_of(config.scaler), compute_type_ == DType::f16 ? device_ : cpu());
   plan_.emplace(window_plan(config, task_->training().size(), ranks));
   plan_->sampler().require_samples();
@@ -94,6 +96,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   if (const data::Dataset* cases = task_->validation(); cases != nullptr && cases->size() > 0)
     validation_ =
         std::make_unique<Validation>(*task_, *cases, config.loader, device_, compute_type_);
+  updater_->average_with(average_->ema());
   updater_->find_suspect_with([this](int64_t window) { return find_suspect_again(window); });
   updater_->advise_with([this] { return advice(); });
   if (device_ != cpu() && config.train.step_graph == "auto") {
@@ -111,14 +114,17 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   broadcast_buffers(tensors_, {&weights});
   share_statistics();
   arena_->refresh_working();
+  average_->settle(updates(), updates() > 0, main());
   if (main()) {
     data::write_file_atomic(dir + "/config.toml", task_->settings_text());
     const std::string log = dir + "/metrics.jsonl";
     if (config.resume) data::truncate_after(log, "update", static_cast<double>(updates()));
     metrics_log_ = std::make_unique<data::JsonlWriter>(
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
+    saves_.emplace(config.output);
   }
   announce();
+  begin_watch();
 }
 
 Trainer::~Trainer() = default;
@@ -140,6 +146,9 @@ void Trainer::announce() const {
     log_info("reproducible: ", plan_->n_shards(), " shards of ", config_.comm.shard_samples,
              " samples an update; the same bits for any number of ranks with ",
              apps::compute_threads(), " threads each and the same effective batch");
+  if (average_->on())
+    log_info("ema: weights averaged with decay ", config_.train.ema,
+             "; validation and best.h5 go by the average");
   for (const std::string& warning : task_->warnings(ranks_.size())) log_warn(warning);
 }
 
@@ -148,7 +157,7 @@ bool Trainer::finished() const {
          (config_.train.max_updates > 0 && updates() >= config_.train.max_updates);
 }
 
-bool Trainer::run() {
+bool Trainer::train() {
   setup_s_ = now_s() - run_begin_s_;
   // The patience of this start counts: with a longer one a run that had ended goes on.
   position_.stopped_early =
@@ -169,8 +178,10 @@ bool Trainer::run() {
     end_epoch(*best);
     log_epoch();
   }
-  if (unsaved_) save_progress();
+  if (unsaved_) save_progress(Save::leaving);
+  finish_saves();
   if (main()) say_end();
+  end_watch();
   return !stop_.stopping();
 }
 
@@ -205,29 +216,20 @@ void Trainer::say_end() {
                    " of " + std::to_string(total_updates_) +
                    (saved_updates_ == updates() ? ": saved in " + config_.output.dir : "") +
                    "; the same command with --resume goes on");
-  if (n_saves_ > 0)
-    progress_.line(detail::join(n_saves_, " checkpoints took ", apps::brief(save_s_), " s, ",
-                                apps::brief(100 * save_s_ / total_s), " % of the run"));
-  progress_.line(
-      "trained " + std::to_string(updates()) + " updates in " + apps::duration_text(total_s) +
-      (position_.best_epoch < 0 ? std::string("; not validated yet")
-                                : "; best validation loss " + apps::brief(position_.best) +
-                                      " after epoch " + std::to_string(position_.best_epoch)));
 }
 
 // What to do after a NaN or inf.
 std::string Trainer::advice() const {
   if (saved_updates_ < 0)
     return "No checkpoint was written yet: begin anew (--overwrite) with a smaller optim.lr, or "
-           "look "
-           "at the data";
+           "look at the data";
   return detail::join("Resume from the last checkpoint (", config_.output.dir, ", after update ",
                       saved_updates_, ") with a smaller optim.lr, or look at the data");
 }
 
-void Trainer::save_progress() {
+void Trainer::save_progress(Save kind, bool best) {
   const double begin_s = now_s();
-  save_last();
+  save_last(kind, best);
   epoch_times_.save_s += now_s() - begin_s;
   unsaved_ = false;
   saved_updates_ = updates();
@@ -238,14 +240,14 @@ void Trainer::end_epoch(bool best) {
   position_.stopped_early =
       config_.train.patience > 0 && position_.epochs_without_best >= config_.train.patience;
   unsaved_ = true;
-  if (best) {
+  const bool periodic = position_.data.epoch % config_.output.checkpoint_epochs == 0;
+  if (periodic || finished() || stop_.stopping()) {
+    save_progress(periodic ? Save::periodic : Save::leaving, best);
+  } else if (best) {
     const double begin_s = now_s();
-    save("best.h5");
+    save({"best.h5"});
     epoch_times_.save_s += now_s() - begin_s;
   }
-  if (position_.data.epoch % config_.output.checkpoint_epochs == 0 || finished() ||
-      stop_.stopping())
-    save_progress();
   if (position_.stopped_early && main())
     progress_.line("no better validation loss for " + std::to_string(config_.train.patience) +
                    " epochs: the run ends");
@@ -256,6 +258,7 @@ void Trainer::train_epoch() {
   feed_->start(position_.data);
   const int64_t epoch = position_.data.epoch, n = plan_->sampler().options().n_samples;
   while (position_.data.epoch == epoch && !finished() && !told_to_leave()) {
+    if (stop_.called()) save_progress(Save::periodic);
     // Whether the run ends here is known when all reports are in.
     if (config_.train.max_updates > 0 && updates_at_most() >= config_.train.max_updates) {
       take_all_reports();
@@ -271,20 +274,23 @@ void Trainer::train_epoch() {
     const int64_t every = config_.output.checkpoint_updates;
     if (every > 0 && position_.data.position > 0 && updates_at_most() % every == 0) {
       take_all_reports();  // it may have been skipped
-      if (updates() % every == 0) save_progress();
+      if (updates() % every == 0) save_progress(Save::periodic);
     }
   }
   take_all_reports();
 }
 
 // The first update of a start comes before it leaves.  All ranks agree: they have made as many.
-bool Trainer::told_to_leave() { return stop_.due() && windows_made_ > 0; }
+bool Trainer::told_to_leave() {
+  return stop_.due(saves_ && saves_->needs_meeting()) && windows_made_ > 0;
+}
 
 void Trainer::train_window(int64_t window_samples) {
   const double begin_s = now_s();
   monitor_.begin_step();
   const double data_wait = feed_->wait_s(), comm_wait = exchange_->counters().wait_s;
   int64_t samples_here = 0;
+  samples_ += static_cast<double>(window_samples);
   updater_->begin_window();
   const auto n_steps = static_cast<int64_t>(plan_->micro_steps(window_samples).size());
   const bool by_graph = graph_fits(window_samples);

@@ -8,17 +8,23 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/common/monitor.hpp"
+#include "apps/common/ordered_sums.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/stop.hpp"
 #include "apps/common/updater.hpp"
 #include "apps/common/window_plan.hpp"
 #include "apps/train/config.hpp"
+#include "apps/train/ema.hpp"
 #include "apps/train/epoch_summary.hpp"
 #include "apps/train/feed.hpp"
 #include "apps/train/loss_log.hpp"
 #include "apps/train/run_record.hpp"
+#include "apps/train/run_saves.hpp"
+#include "apps/train/run_watch.hpp"
 #include "apps/train/task.hpp"
 #include "apps/train/validation.hpp"
 #include "comm/gradient_exchange.hpp"
@@ -64,6 +70,7 @@ class Trainer {
   nn::ParameterArena& arena() { return *arena_; }
   Task& task() { return *task_; }
   nn::Module& model() { return task_->model(); }
+  RunAverage& average() { return *average_; }
   const GradientExchange::Counters& exchange_counters() const { return exchange_->counters(); }
   /// The step's graph, for tests: nullptr where the step is never captured.
   const StepGraph* step_graph() const { return graph_ ? &*graph_ : nullptr; }
@@ -86,14 +93,21 @@ class Trainer {
   void take_reports(int64_t up_to);
   void take_all_reports() { take_reports(std::numeric_limits<int64_t>::max()); }
   int64_t updates_at_most() const { return updates() + updater_->pending(); }
+  bool train();
+  void begin_watch();
+  void end_watch();
+  void show_progress(data::EpochPosition at, double loss, const apps::JobWindow& job, double lr);
   void log_window(const apps::UpdateReport& report, data::EpochPosition at);
+  std::vector<ScoredCase> scored_cases(const std::vector<apps::OrderedSums::Part>& parts) const;
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
   void log_epoch();
-  void save_progress();
+  enum class Save { periodic, leaving };
+  void save_progress(Save kind, bool best = false);
   void share_statistics();
-  void save(const std::string& name);
-  void save_last() { save("last.h5"); }
+  void save(std::vector<std::string> names);
+  void save_last(Save kind, bool best = false);
+  void finish_saves();
   void state(StateVisitor& visitor);
   void convolution_plans(StateVisitor& visitor) const;
   void extend(nn::Schedule& schedule, int64_t total, const std::string& settings) const;
@@ -109,6 +123,7 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::unique_ptr<nn::ParameterArena> arena_;
   std::unique_ptr<nn::Optimizer> optimizer_;
+  std::optional<RunAverage> average_;     // of the weights: train.ema
   std::optional<nn::GradScaler> scaler_;  // used with fp16 only, saved always
   DType compute_type_;                    // of class `half` ops
   std::optional<apps::WindowPlan> plan_;
@@ -117,6 +132,8 @@ class Trainer {
   std::unique_ptr<BatchFeed> feed_;
   std::unique_ptr<Validation> validation_;  // nullptr: nothing to validate
   std::unique_ptr<data::JsonlWriter> metrics_log_;
+  std::optional<RunWatch> watch_;
+  double samples_ = 0;  // of all ranks, trained with by this process
   apps::Progress progress_;
   apps::StopWatcher stop_;
   Position position_;
@@ -134,11 +151,11 @@ class Trainer {
   double run_begin_s_ = 0, setup_s_ = 0;
   EpochTimes epoch_times_;
   int64_t windows_made_ = 0;    // by this start
-  int64_t saved_updates_ = -1;  // of the newest checkpoint that is known to be there; -1: none
+  int64_t saved_updates_ = -1;  // of the newest checkpoint that was handed in or read; -1: none
   bool unsaved_ = false;        // last.h5 is behind
   int64_t lr_ranks_ = 1;        // that the rule optim.scale_lr counts: those of the run's beginning
-  double save_s_ = 0;           // rank 0: spent on checkpoints, of which there were n_saves_
-  int64_t n_saves_ = 0;
+  std::optional<RunSaves> saves_;                              // rank 0
+  std::optional<std::pair<data::EpochPosition, bool>> saved_;  // last.h5: place, validation due
   bool file_has_plans_ = false;  // the checkpoint to resume from: convolution plans
 };
 

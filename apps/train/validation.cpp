@@ -12,7 +12,7 @@ namespace bora::train {
 namespace {
 
 std::vector<std::string> figures_of(const Task& task) {
-  std::vector<std::string> names = task.loss_names();
+  std::vector<std::string> names = task.validation_loss_names();
   const std::vector<std::string> scores = task.score_names();
   names.insert(names.end(), scores.begin(), scores.end());
   return names;
@@ -34,7 +34,8 @@ Validation::Validation(Task& task, const data::Dataset& cases, const LoaderConfi
           [this](int64_t index) { return cases_.name(index); }) {}
 
 std::optional<MetricSums> Validation::run(Collective& ranks, apps::StopWatcher& stop,
-                                          const std::string& advice) {
+                                          const Hooks& hooks,
+                                          std::vector<apps::OrderedSums::Part>* parts) {
   task_.model().set_training(false);
   const NoGrad no_grad;
   const PrecisionScope precision(precision_);
@@ -53,10 +54,10 @@ std::optional<MetricSums> Validation::run(Collective& ranks, apps::StopWatcher& 
   bool left = false;
   stop.begin_phase();
   for (int64_t round = 0; round < rounds && !left; ++round) {
-    left = stop.due(failure != nullptr);
+    left = stop.due_or(failure != nullptr || (hooks.leave && hooks.leave()));
     if (left || failure || round >= mine) continue;
     try {
-      score_next(sums, advice);
+      score_next(sums, hooks);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -67,20 +68,22 @@ std::optional<MetricSums> Validation::run(Collective& ranks, apps::StopWatcher& 
     if (failure) std::rethrow_exception(failure);
   });
   if (left) return std::nullopt;
-  return sums.reduce(ranks, "validation");
+  return sums.reduce(ranks, "validation", parts);
 }
 
-void Validation::score_next(apps::OrderedSums& sums, const std::string& advice) {
+void Validation::score_next(apps::OrderedSums& sums, const Hooks& hooks) {
+  if (hooks.before) hooks.before(loader_.slots()[static_cast<size_t>(loader_.n_delivered())].index);
   std::optional<data::Sample> sample = loader_.next();
   BORA_CHECK(sample, "Validation: the loader ended early");
-  const int64_t place = sample->index;
+  // Its place among the cases; a Subset's samples keep the index of the whole.
+  const int64_t place = loader_.slots()[static_cast<size_t>(loader_.n_delivered() - 1)].index;
   const data::Batch batch = data::collate({std::move(*sample)});
   const Validated result = task_.validate(batch, device_);
   std::vector<double> values, counts(result.loss.parts.size(), 1.0);
   for (size_t i = 0; i < result.loss.parts.size(); ++i) values.push_back(result.loss.value(i));
   values.insert(values.end(), result.sums.begin(), result.sums.end());
   counts.insert(counts.end(), result.counts.begin(), result.counts.end());
-  require_finite(values, figures_of(task_), batch, advice);
+  require_finite(values, figures_of(task_), batch, hooks.advice);
   sums.add(place, values, counts);
 }
 
