@@ -13,6 +13,7 @@
 #include "core/readback.hpp"
 #include "kernels/step_scalars.hpp"
 #include "nn/amp/grad_scaler.hpp"
+#include "nn/optim/ema.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/optim/schedule.hpp"
 #include "nn/parameter_arena.hpp"
@@ -89,12 +90,20 @@ class Updater {
   /// report has not been fetched.
   UpdateReport finish_window(const std::string& suspect = "");
 
-  /// Asked for the suspect of a window (its ticket) when a device reports a refused update: it may
-  /// compute the window again, and leave its gradients in the arena, where the message looks for
-  /// the first that is not finite.
+  /// Asked for the suspect of a window (its ticket) whose update is refused, by all ranks at once:
+  /// it may compute the window again.  On a device, where later windows have overwritten its
+  /// gradients, it may leave them in the arena, where the message looks for the first that is not
+  /// finite; on the CPU the reduced ones are still there.
   void find_suspect_with(std::function<std::string(int64_t window)> find) {
     find_suspect_ = std::move(find);
   }
+
+  /// Asked for the last words of the message of a refused update: what to do now.
+  void advise_with(std::function<std::string()> advice) { advice_ = std::move(advice); }
+  /// An average of the arena's weights that takes its step after each update that was made, skipped
+  /// ones excepted, within enqueue_update().  It outlives the updater; nullptr: none.  Call it
+  /// outside a capture.
+  void average_with(nn::Ema* ema) { ema_ = ema; }
 
   const nn::Schedule& schedule() const { return schedule_; }
   /// Of the updates to come.  Waits for a device; captured graphs see it.
@@ -114,7 +123,9 @@ class Updater {
   nn::Schedule schedule_;
   double max_norm_;
   nn::GradScaler* scaler_;
+  nn::Ema* ema_ = nullptr;
   std::function<std::string(int64_t)> find_suspect_;
+  std::function<std::string()> advice_;
   int64_t windows_ = 0;
 
   // On the CPU: reports that nobody has fetched.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,23 @@ struct NamedScore {
   double value = 0;
 };
 
+/// A case of a validation, by itself.
+struct ScoredCase {
+  int64_t index = 0;  ///< in Task::validation()
+  std::string name;
+  double loss = 0;
+  std::vector<NamedScore> scores;
+};
+
+/// A picture for the report of a run.
+struct Picture {
+  std::string name;   ///< of its file: letters, digits, "-" and "_"
+  std::string title;  ///< "Case 15VF20, the hardest"
+  /// Writes it as a PNG to the path.  Called later and in another thread: it may use what it holds,
+  /// nothing of the network or of the Trainer.
+  std::function<void(const std::string& path)> draw;
+};
+
 /// The settings of a run that wrote a checkpoint.
 struct OldSettings {
   RunConfig run;
@@ -62,6 +80,8 @@ class Task {
 
   /// "loss" first, then its parts, under honest names.
   virtual std::vector<std::string> loss_names() const { return {"loss"}; }
+  /// Those of validate(): other ones where training has losses of its own (deep supervision).
+  virtual std::vector<std::string> validation_loss_names() const { return loss_names(); }
   /// The loss of a batch whose input, target and region are on the network's device; a batch of no
   /// samples (N = 0) has some finite loss too.  A mean over samples: a rank's share is weighed by
   /// how many it has.  Precision and random numbers are set by the caller.
@@ -74,6 +94,15 @@ class Task {
   virtual Validated validate(const data::Batch& batch, Device device);
   /// The formulas: from the joined sums to figures.
   virtual std::vector<NamedScore> scores(const MetricSums& sums) const;
+
+  /// Pictures of some cases of a validation, the hardest case first in `cases` (at least one).
+  /// Called on rank 0 now and then, as validate() is: without a tape, in evaluation mode.  Few: all
+  /// ranks wait for the predictions.
+  virtual std::vector<Picture> pictures(const std::vector<ScoredCase>& cases, Device device) {
+    static_cast<void>(cases);
+    static_cast<void>(device);
+    return {};
+  }
 
   /// The group for statistics over all ranks (sync_batch); called before the first forward.
   virtual void set_collective(Collective* ranks) { static_cast<void>(ranks); }
@@ -92,6 +121,12 @@ class Task {
   virtual std::string why_not_captured() const {
     return "since the task does not say that its steps are all alike";
   }
+
+  /// The network takes samples of any extents of at least this along each axis: what a forecast of
+  /// memory tries small.
+  virtual int64_t smallest_extent() const { return 16; }
+  /// What a user could change for a run to need less memory, most useful first: "model.recompute".
+  virtual std::vector<std::string> ways_to_less_memory() const { return {}; }
 
   /// Lines for the start of the log: the network, the cases.
   virtual std::vector<std::string> describe() const { return {}; }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <string_view>
 
@@ -6,6 +7,7 @@
 #include "apps/common/place.hpp"
 #include "apps/common/same_settings.hpp"
 #include "apps/common/threads.hpp"
+#include "apps/train/dry_run.hpp"
 #include "apps/train/parallel.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/trainer.hpp"
@@ -35,13 +37,44 @@ auto with_memory_advice(const Config& config, Body&& body) {
   }
 }
 
+/// Takes "--dry-run" out of the arguments; whether it was there.  A switch and no setting: it is
+/// no part of the run that the settings describe.
+bool take_dry_run(std::vector<std::string>& args) {
+  const auto mark = std::find(args.begin(), args.end(), "--");
+  const auto found = std::find(args.begin(), mark, "--dry-run");
+  if (found == mark) return false;
+  args.erase(found);
+  return true;
+}
+
+/// Prints the plan; 2 where the run cannot work.
+int forecast(const Config& config, Collective& ranks, const train::ComputePlace& place) {
+  train::DryRun plan;
+  try {
+    plan = train::dry_run([&] { return std::make_unique<WindTask>(config, ranks); }, config, ranks,
+                          place);
+  } catch (const Error& e) {
+    throw UsageError(detail::join("dry run: this run would not begin: ", e.what()));
+  }
+  if (ranks.rank() == 0) {
+    for (const std::string& line : plan.lines) std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+  return plan.verdict == train::Verdict::does_not_fit ? 2 : 0;
+}
+
 }  // namespace
 
-int train_command(MpiSession& session, const std::vector<std::string>& args) {
+int train_command(MpiSession& session, const std::vector<std::string>& all_args) {
   Config config;
+  std::vector<std::string> args = all_args;
+  const bool dry = take_dry_run(args);
   const ConfigArgs given = config_parse_args(
       config, "unet3d train", args,
-      {.about = "Trains a 3-D U-Net that maps building masks to wind speed.", .positionals = {}});
+      {.about = "Trains a 3-D U-Net that maps building masks to wind speed.\n\nWith the switch "
+                "--dry-run it only checks settings, data and output folder, prints the plan and "
+                "says whether it will fit into memory (docs/dry-run.md); exit code 2 if not.",
+       .positionals = {}});
   if (!given.help.empty()) {
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
@@ -50,12 +83,13 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
   const std::unique_ptr<Collective> ranks =
       make_communicator(session, train::communicator_options(config.comm));
   if (session.rank() == 0) log_info(build_info_text());
-  apps::require_same_settings(*ranks, config_text(config));
+  apps::require_same_settings(*ranks, config_text(config) + (dry ? "# --dry-run\n" : ""));
   const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
   apps::log_launch(session, *ranks, threads, choice.text());
   if (session.rank() == 0) log_info("device: ", choice.text());
   const std::unique_ptr<Collective> tensors =
       train::make_tensor_group(config.comm, session, *ranks, choice.device);
+  if (dry) return forecast(config, *ranks, {choice.device, tensors.get()});
   return with_memory_advice(config, [&] {
     Trainer trainer(config, *ranks, {choice.device, tensors.get()});
     return trainer.run() ? 0 : config.train.stop_code;

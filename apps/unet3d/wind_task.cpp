@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "apps/train/parallel.hpp"
+#include "apps/unet3d/deep_supervision.hpp"
 #include "apps/unet3d/loss.hpp"
+#include "apps/unet3d/picture.hpp"
 #include "apps/unet3d/setup.hpp"
 
 namespace bora::unet3d {
@@ -19,6 +21,18 @@ kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& 
   data::denormalise(p, batch.scalings.at(0));
   data::denormalise(t, batch.scalings.at(0));
   return case_errors(p, t, batch.region, 0.5);
+}
+
+/// (X, Y, Z) f32 on the host, 0 in buildings.  As predict_field's.
+Tensor field_in_metres_per_second(const Tensor& prediction, const data::Sample& sample) {
+  const Shape s = sample.region.shape();
+  Tensor y = prediction.to(DType::f32).to(cpu()).clone().reshape({s[0], s[1], s[2], 1});
+  data::denormalise(y, sample.scaling);
+  y = y.reshape(s);
+  const Tensor building = building_cells(sample);
+  for (int64_t i = 0; i < y.numel(); ++i)
+    if (building.data<uint8_t>()[i] != 0) y.data<float>()[i] = 0;
+  return y;
 }
 
 }  // namespace
@@ -40,9 +54,20 @@ WindTask::WindTask(const Config& config, Collective& ranks) : ConfiguredTask(con
   cases_->require_extents(model_->min_extent(), config.model.levels);
 }
 
-std::vector<std::string> WindTask::loss_names() const { return unet3d::loss_names(config().loss); }
+std::vector<std::string> WindTask::loss_names() const {
+  std::vector<std::string> names = validation_loss_names();
+  for (std::string& name : deep_loss_names(config().loss, config().model))
+    names.push_back(std::move(name));
+  return names;
+}
+
+std::vector<std::string> WindTask::validation_loss_names() const {
+  return unet3d::loss_names(config().loss);
+}
 
 train::Loss WindTask::loss(const data::Batch& batch) {
+  if (config().model.deep_supervision > 0)
+    return deep_loss(config().loss, *model_, batch.input, batch.target, batch.region);
   return compute_loss(config().loss, *model_, batch.input, batch.target, batch.region);
 }
 
@@ -68,6 +93,30 @@ std::vector<train::NamedScore> WindTask::scores(const MetricSums& sums) const {
           {"rmse_m_s", "RMSE", "m/s", std::sqrt(sums.mean("squared_error"))}};
 }
 
+std::vector<train::Picture> WindTask::pictures(const std::vector<train::ScoredCase>& cases,
+                                               Device device) {
+  const size_t n = cases.size();
+  std::vector<std::pair<size_t, std::string>> chosen{{0, "hardest"}};
+  if (n > 2) chosen.emplace_back(n / 2, "middle");
+  if (n > 1) chosen.emplace_back(n - 1, "easiest");
+  std::vector<train::Picture> pictures;
+  for (const auto& [place, word] : chosen) {
+    const train::ScoredCase& chosen_case = cases[place];
+    data::Sample sample = validation()->read(chosen_case.index, data::WindowChoice::centred());
+    const Tensor input = data::collate({sample}).input.to(device);
+    const Tensor field = field_in_metres_per_second(model_->forward(input), sample);
+    pictures.push_back(
+        {.name = word,
+         .title = "Case " + chosen_case.name + ", the " + word + " of the validation",
+         .draw = [config = config().data, files = cases_->all().at(sample.index), sample,
+                  field](const std::string& path) {
+           constexpr double kPedestrians_m = 10;  // predict's height, too
+           draw_prediction(path, config, files, sample, field, kPedestrians_m);
+         }});
+  }
+  return pictures;
+}
+
 void WindTask::state(StateVisitor& visitor) {
   cases_->state(visitor);
   int64_t channels = model_->in_channels();
@@ -88,8 +137,20 @@ std::string WindTask::why_not_captured() const {
   return config().model.dropout > 0 ? "since dropout draws other numbers each time" : "";
 }
 
+std::vector<std::string> WindTask::ways_to_less_memory() const {
+  std::vector<std::string> ways;
+  if (!config().model.recompute)
+    ways.push_back("model.recompute=true (blocks run twice: about a third more time)");
+  ways.push_back("a smaller data.shape: memory goes by its cells");
+  ways.push_back(detail::join("a smaller model.base than ", config().model.base,
+                              ": activations go by it, weights by its square"));
+  return ways;
+}
+
 std::vector<std::string> WindTask::describe() const {
-  return {detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm"),
+  const int64_t deep = config().model.deep_supervision;
+  return {detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm",
+                       deep > 0 ? detail::join(", ", deep, " further heads in training") : ""),
           "data: " + cases_->describe()};
 }
 

@@ -28,13 +28,19 @@ class WindTask final : public train::ConfiguredTask<Config> {
   const data::Dataset& training() const override { return cases_->training(); }
   const data::Dataset* validation() const override { return &cases_->validation(); }
   std::vector<std::string> loss_names() const override;
+  std::vector<std::string> validation_loss_names() const override;
   train::Loss loss(const data::Batch& batch) override;
   std::vector<std::string> score_names() const override;
   train::Validated validate(const data::Batch& batch, Device device) override;
   std::vector<train::NamedScore> scores(const MetricSums& sums) const override;
+  /// Slices of the hardest, the middle and the easiest case: truth, prediction, error.
+  std::vector<train::Picture> pictures(const std::vector<train::ScoredCase>& cases,
+                                       Device device) override;
   void set_collective(Collective* ranks) override { model_->set_collective(ranks); }
   void state(StateVisitor& visitor) override;
   std::string why_not_captured() const override;
+  int64_t smallest_extent() const override { return model_->min_extent(); }
+  std::vector<std::string> ways_to_less_memory() const override;
   std::vector<std::string> describe() const override;
   std::vector<std::string> warnings(int n_ranks) const override;
 
