@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The one list of Debian packages that Bora needs, and their installation.
-#   scripts/bootstrap.sh [--no-install] [--dev] [--slurm]     run it
+#   scripts/bootstrap.sh [--no-install] [--dev] [--slurm] [--browser]     run it
 #   source scripts/bootstrap.sh                     or take its functions: bora_bootstrap, bora_jobs
 # Nothing is installed when nothing is missing. Exit code 2: something is missing and was not installed.
 
@@ -22,6 +22,8 @@ BORA_PACKAGES=(
 BORA_DEV_PACKAGES=(clang-format-14 shellcheck netcdf-bin iproute2)
 # For the test of the batch template, which starts a Slurm of its own (skipped where these are missing).
 BORA_SLURM_PACKAGES=(slurm-wlm munge)
+# For the test that looks at report.html in a browser (skipped where it is missing).
+BORA_BROWSER_PACKAGES=(chromium)
 
 # bora_missing <package>...: the packages that are not installed, one a line.
 bora_missing() {
@@ -33,7 +35,7 @@ bora_missing() {
   done
 }
 
-# bora_bootstrap [--no-install] [--dev] [--slurm]
+# bora_bootstrap [--no-install] [--dev] [--slurm] [--browser]
 bora_bootstrap() {
   local install=1 wanted=("${BORA_PACKAGES[@]}") missing=() argument
   for argument in "$@"; do
@@ -41,8 +43,9 @@ bora_bootstrap() {
       --no-install) install=0 ;;
       --dev) wanted+=("${BORA_DEV_PACKAGES[@]}") ;;
       --slurm) wanted+=("${BORA_SLURM_PACKAGES[@]}") ;;
+      --browser) wanted+=("${BORA_BROWSER_PACKAGES[@]}") ;;
       *)
-        echo "bootstrap: unknown argument '$argument'; it takes --no-install, --dev and --slurm" >&2
+        echo "bootstrap: unknown argument '$argument'; it takes --no-install, --dev, --slurm and --browser" >&2
         return 2
         ;;
     esac

@@ -23,7 +23,8 @@ void OrderedSums::add(int64_t place, const std::vector<double>& values,
   rows_.push_back(std::move(row));
 }
 
-MetricSums OrderedSums::reduce(Collective& collective, const std::string& label) const {
+MetricSums OrderedSums::reduce(Collective& collective, const std::string& label,
+                               std::vector<Part>* parts) const {
   const auto width = static_cast<int64_t>(1 + 2 * names_.size());
   std::string full = label + ":";
   for (const std::string& name : names_) full += " " + name;
@@ -43,11 +44,19 @@ MetricSums OrderedSums::reduce(Collective& collective, const std::string& label)
     if (const double* row = all.data<double>() + i * width; row[0] >= 0) rows.push_back(row);
   std::stable_sort(rows.begin(), rows.end(),
                    [](const double* a, const double* b) { return a[0] < b[0]; });
-  MetricSums sums;
-  for (const std::string& name : names_) sums.declare(name);
-  for (const double* row : rows)
+  MetricSums none;
+  for (const std::string& name : names_) none.declare(name);
+  MetricSums sums = none;
+  const auto add = [&](MetricSums& to, const double* row) {
     for (size_t i = 0; i < names_.size(); ++i)
-      if (row[2 + 2 * i] > 0) sums.add(names_[i], row[1 + 2 * i], row[2 + 2 * i]);
+      if (row[2 + 2 * i] > 0) to.add(names_[i], row[1 + 2 * i], row[2 + 2 * i]);
+  };
+  for (const double* row : rows) {
+    add(sums, row);
+    if (parts == nullptr) continue;
+    parts->push_back({static_cast<int64_t>(row[0]), none});
+    add(parts->back().sums, row);
+  }
   return sums;
 }
 

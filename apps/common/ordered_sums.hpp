@@ -24,8 +24,14 @@ class OrderedSums {
   /// Forgets all contributions.
   void clear() { rows_.clear(); }
 
-  /// Collective; ranks may have different numbers of contributions, or none.  Keeps them.
-  MetricSums reduce(Collective& collective, const std::string& label) const;
+  struct Part {
+    int64_t place;
+    MetricSums sums;
+  };
+  /// Collective; ranks may have different numbers of contributions, or none.  Keeps them.  `parts`
+  /// receives the contributions of all ranks one by one, in order.
+  MetricSums reduce(Collective& collective, const std::string& label,
+                    std::vector<Part>* parts = nullptr) const;
 
  private:
   std::vector<std::string> names_;

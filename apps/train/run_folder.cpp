@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/train/report.hpp"
 #include "core/error.hpp"
 #include "data/run_checkpoints.hpp"
+#include "data/tensorboard.hpp"
 
 namespace bora::train {
 namespace {
@@ -40,7 +42,12 @@ void claim_folder(const RunConfig& config) {
   for (const fs::directory_entry& entry : fs::directory_iterator(dir, failure)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("flight-") && name.ends_with(".txt")) fs::remove(entry.path(), failure);
+    if (config.overwrite && (data::is_event_file(name) || name == kReportFile))
+      fs::remove(entry.path(), failure);
   }
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(dir + "/" + kPictureFolder, failure))
+    if (config.overwrite && entry.path().extension() == ".png") fs::remove(entry.path(), failure);
 }
 
 }  // namespace bora::train

@@ -8,6 +8,9 @@
 
 namespace bora::train {
 
+/// Of the pictures of a run's report, in its folder.
+inline constexpr const char* kPictureFolder = "pictures";
+
 /// Makes output.dir ready for a new run (or leaves it to a resumed one).  A folder holds one run: a
 /// second one in it would mix their checkpoints.  Throws UsageError where a run lies there already
 /// and neither resume nor overwrite is set; overwrite removes the run's own files, no others.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,23 @@ struct NamedScore {
   double value = 0;
 };
 
+/// A case of a validation, by itself.
+struct ScoredCase {
+  int64_t index = 0;  ///< in Task::validation()
+  std::string name;
+  double loss = 0;
+  std::vector<NamedScore> scores;
+};
+
+/// A picture for the report of a run.
+struct Picture {
+  std::string name;   ///< of its file: letters, digits, "-" and "_"
+  std::string title;  ///< "Case 15VF20, the hardest"
+  /// Writes it as a PNG to the path.  Called later and in another thread: it may use what it holds,
+  /// nothing of the network or of the Trainer.
+  std::function<void(const std::string& path)> draw;
+};
+
 /// The settings of a run that wrote a checkpoint.
 struct OldSettings {
   RunConfig run;
@@ -76,6 +94,15 @@ class Task {
   virtual Validated validate(const data::Batch& batch, Device device);
   /// The formulas: from the joined sums to figures.
   virtual std::vector<NamedScore> scores(const MetricSums& sums) const;
+
+  /// Pictures of some cases of a validation, the hardest case first in `cases` (at least one).
+  /// Called on rank 0 now and then, as validate() is: without a tape, in evaluation mode.  Few: all
+  /// ranks wait for the predictions.
+  virtual std::vector<Picture> pictures(const std::vector<ScoredCase>& cases, Device device) {
+    static_cast<void>(cases);
+    static_cast<void>(device);
+    return {};
+  }
 
   /// The group for statistics over all ranks (sync_batch); called before the first forward.
   virtual void set_collective(Collective* ranks) { static_cast<void>(ranks); }

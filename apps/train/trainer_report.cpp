@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Trainer measures and says: the log of updates, and validation.
+#include <algorithm>
 #include <cmath>
+#include <exception>
 
 #include "apps/common/text.hpp"
+#include "apps/common/threads.hpp"
 #include "apps/train/setup.hpp"
 #include "apps/train/trainer.hpp"
 #include "comm/rank_group.hpp"
@@ -12,7 +15,66 @@
 #include "core/profile.hpp"
 
 namespace bora::train {
+
+bool Trainer::run() {
+  try {
+    return train();
+  } catch (const std::exception& e) {
+    progress_.clear();
+    if (main()) watch_->failed(e.what(), updates(), position_.data.epoch);
+    throw;
+  }
+}
+
+void Trainer::begin_watch() {
+  if (!main()) return;
+  watch_->begin(*metrics_log_,
+                {.update = updates(),
+                 .epoch = position_.data.epoch,
+                 .updates = total_updates_,
+                 .updates_an_epoch = plan_->updates_an_epoch(),
+                 .effective_batch = plan_->samples(),
+                 .parameters = nn::parameter_count(model()),
+                 .threads = apps::compute_threads()},
+                *task_);
+}
+
+void Trainer::end_watch() {
+  progress_.clear();
+  if (main()) {
+    if (const std::string cost = saves_->summary(now_s() - run_begin_s_); !cost.empty())
+      progress_.line(cost);
+    progress_.line("trained " + std::to_string(updates()) + " updates in " +
+                   apps::duration_text(now_s() - run_begin_s_) +
+                   (position_.best_epoch < 0
+                        ? std::string("; not validated yet")
+                        : "; best validation loss " + apps::brief(position_.best) +
+                              " after epoch " + std::to_string(position_.best_epoch)));
+  }
+  const std::string reason = stop_.stopping()          ? "stopped by " + stop_.reason()
+                             : position_.stopped_early ? "finished early: no better validation"
+                             : position_.data.epoch < config_.train.epochs
+                                 ? "stopped by train.max_updates"
+                                 : "finished";
+  watch_->finish(reason, samples_, updates(), position_.data.epoch);
+}
+
+void Trainer::show_progress(data::EpochPosition at, double loss, const apps::JobWindow& job,
+                            double lr) {
+  const double epoch =
+      static_cast<double>(at.epoch) +
+      static_cast<double>(at.position) / static_cast<double>(plan_->sampler().options().n_samples);
+  progress_.update(
+      static_cast<double>(updates()) / static_cast<double>(total_updates_),
+      {"epoch " + apps::fixed(epoch, 1) + "/" + std::to_string(config_.train.epochs),
+       "loss " + apps::fixed(loss, 4), apps::fixed(job.samples_per_s, 1) + " samples/s",
+       "update " + std::to_string(updates()) + "/" + std::to_string(total_updates_),
+       "lr " + apps::brief(lr)});
+}
+
 void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition at) {
+  watch_->tick();
+  progress_.update(static_cast<double>(report.update) / static_cast<double>(total_updates_));
   if (report.skipped) {
     if (!main()) return;
     log_warn("update ", report.update + 1, " skipped: gradients overflowed in f16 at loss scale ",
@@ -34,15 +96,14 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
   if (!due) return;
   const MetricSums losses = losses_->reduce(ranks_, report.window, "training loss");
   const apps::JobWindow job = apps::job_window(monitor_.window(), ranks_);
-  const std::optional<int> slow = stragglers_.begins(job);
+  // One or two steps say nothing yet: the first ones fill caches.
+  const std::optional<int> slow =
+      monitor_.window().steps < 5 ? std::nullopt : stragglers_.begins(job);
   if (main() && slow)
     log_warn(RankGroup::world()->who(*slow), " needs ", apps::brief(job.slowest_own_s),
              " s a step, the others ", apps::brief(job.median_own_s),
              " (median): they wait for it. Its host is slow, shares its cores, or reads slowly");
   if (main()) {
-    const double epoch = static_cast<double>(at.epoch) +
-                         static_cast<double>(at.position) /
-                             static_cast<double>(plan_->sampler().options().n_samples);
     std::vector<std::pair<std::string, data::JsonValue>> row{
         {"kind", std::string("train")},
         {"update", report.update},
@@ -61,63 +122,53 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
         {"median_rank_s", job.median_own_s},
         {"seconds", now_s() - run_begin_s_}};
     for (const std::string& name : task_->loss_names()) row.emplace_back(name, losses.mean(name));
-    metrics_log_->write(row);
-    progress_.update(static_cast<double>(report.update) / static_cast<double>(total_updates_),
-                     "epoch " + apps::fixed(epoch, 1) + "/" + std::to_string(config_.train.epochs) +
-                         "  update " + std::to_string(report.update) + "/" +
-                         std::to_string(total_updates_) + "  loss " +
-                         apps::fixed(losses.mean("loss"), 4) + "  lr " + apps::brief(report.lr) +
-                         "  " + apps::fixed(job.samples_per_s, 1) + " samples/s");
+    watch_->row(row);
+    watch_->report();
+    show_progress(at, losses.mean("loss"), job, report.lr);
   }
+}
+
+std::vector<ScoredCase> Trainer::scored_cases(
+    const std::vector<apps::OrderedSums::Part>& parts) const {
+  std::vector<ScoredCase> cases;
+  for (const apps::OrderedSums::Part& part : parts)
+    cases.push_back({.index = part.place,
+                     .name = task_->validation()->name(part.place),
+                     .loss = part.sums.mean("loss"),
+                     .scores = task_->scores(part.sums)});
+  std::stable_sort(cases.begin(), cases.end(),
+                   [](const ScoredCase& a, const ScoredCase& b) { return a.loss > b.loss; });
+  return cases;
 }
 
 std::optional<bool> Trainer::validate() {
   if (stop_.stopping()) return {};  // the resumed run begins with it
-  const data::Dataset* cases = task_->validation();
-  if (cases == nullptr ||
-      cases->size() == 0) {  // nothing to choose by: the last state counts as the best
+  if (!validation_) {               // nothing to choose by: the last state counts as the best
     position_.best_epoch = position_.data.epoch;
     return true;
   }
   share_statistics();
   const LongSection section("validation");
-  model().set_training(false);
   const std::unique_ptr<nn::Ema::Use> averaged = average_->use();
-  const NoGrad no_grad;
-  const PrecisionScope precision(compute_type_);
-  std::vector<std::string> names = task_->validation_loss_names();
-  const std::vector<std::string> score_names = task_->score_names();
-  names.insert(names.end(), score_names.begin(), score_names.end());
-  apps::OrderedSums scores(names);
-  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases->size(),
-                                                              .n_ranks = ranks_.size(),
-                                                              .rank = ranks_.rank(),
-                                                              .shuffle = false,
-                                                              .tail = data::Tail::uneven});
-  bool told = false;  // to stop; other ranks may be through by then
-  ranks_.agree("validation", [&] {
-    for (const data::Slot& slot : sampler.slots({})) {
-      // A save that failed ends the run: the ranks hear of it where they save.
-      told = apps::stop_signal() != 0 || (saves_ && saves_->failed());
-      if (told) return;
-      const data::Batch batch =
-          data::collate({cases->read(slot.index, data::WindowChoice::centred())});
-      const Validated result = task_->validate(batch, device_);
-      std::vector<double> values, counts(result.loss.parts.size(), 1.0);
-      for (size_t i = 0; i < result.loss.parts.size(); ++i) values.push_back(result.loss.value(i));
-      values.insert(values.end(), result.sums.begin(), result.sums.end());
-      counts.insert(counts.end(), result.counts.begin(), result.counts.end());
-      scores.add(slot.index, values, counts);
-    }
-  });
-  if (ranks_.all_reduce(told ? 1.0 : 0.0, ReduceOp::max, "validation left early") > 0) {
-    stop_.stop_now();
-    return {};
-  }
-  const MetricSums sums = scores.reduce(ranks_, "validation");
+  const double waited_s = validation_->wait_s();
+  std::vector<apps::OrderedSums::Part> parts;
+  const std::optional<MetricSums> joined = validation_->run(
+      ranks_, stop_,
+      {.before =
+           [&](int64_t index) {
+             progress_.update(
+                 static_cast<double>(updates()) / static_cast<double>(total_updates_),
+                 {detail::join("epoch ", position_.data.epoch, "/", config_.train.epochs),
+                  detail::join("validating case ", index + 1, "/", task_->validation()->size())});
+           },
+       // A save that failed ends the run: the ranks hear of it where they save.
+       .leave = [&] { return saves_ && saves_->failed(); },
+       .advice = advice()},
+      &parts);
+  epoch_times_.data_wait_s += validation_->wait_s() - waited_s;
+  if (!joined) return {};
+  const MetricSums& sums = *joined;
   const double loss = sums.mean("loss");
-  BORA_CHECK(std::isfinite(loss), "validation loss after epoch ", position_.data.epoch, " is ",
-             loss, ": the run ends; the last good checkpoint stays in ", config_.output.dir);
   const bool best = position_.best_epoch < 0 || loss < position_.best;
   if (best) {
     position_.best = loss;
@@ -142,13 +193,31 @@ std::optional<bool> Trainer::validate() {
     }
     for (const std::string& name : task_->validation_loss_names())
       row.emplace_back(name, sums.mean(name));
-    metrics_log_->write(row);
+    const std::vector<ScoredCase> each = scored_cases(parts);
+    watch_->cases(each, updates(), position_.data.epoch);
+    watch_->row(row);
     progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
                    std::to_string(config_.train.epochs) +
                    (averaged ? "  validation loss of the average " : "  validation loss ") +
                    apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
+    if (watch_->pictures_due() || finished()) {
+      const double begin_s = now_s();
+      std::vector<Picture> pictures = task_->pictures(each, device_);
+      watch_->pictures(std::move(pictures), now_s() - begin_s);
+    }
   }
   return best;
+}
+
+void Trainer::log_epoch() {
+  const EpochSummary summary = join_epoch(epoch_times_, device_, ranks_);
+  if (!main()) return;
+  data::JsonRecord row{
+      {"kind", std::string("epoch")}, {"update", updates()}, {"epoch", position_.data.epoch}};
+  for (auto& figure : epoch_figures(summary)) row.push_back(std::move(figure));
+  watch_->row(row);
+  progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
+                 std::to_string(config_.train.epochs) + "  " + epoch_text(summary));
 }
 
 }  // namespace bora::train

@@ -14,6 +14,7 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args);
 int predict_command(MpiSession& session, const std::vector<std::string>& args);
 int export_command(MpiSession& session, const std::vector<std::string>& args);
 int import_command(MpiSession& session, const std::vector<std::string>& args);
+int report_command(MpiSession& session, const std::vector<std::string>& args);
 int diagnose_command(MpiSession& session, const std::vector<std::string>& args);
 int info_command(MpiSession& session, const std::vector<std::string>& args);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// unet3d: train, evaluate, predict, export, import, diagnose, info.
+// unet3d: train, evaluate, predict, export, import, report, diagnose, info.
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -20,6 +20,7 @@ constexpr const char* kUsage =
     "  predict    wind field from a building mask, to NetCDF, with a picture on request\n"
     "  export     weights of a checkpoint as safetensors, as PyTorch's module has them\n"
     "  import     a checkpoint of such weights\n"
+    "  report     the page of a run, made again from its folder\n"
     "  diagnose   what a job finds where it runs: hosts, network, memory, data\n"
     "  info       this build, its machine, its ranks, the network\n"
     "\n"
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
     if (command == "predict") return predict_command(session, args);
     if (command == "export") return export_command(session, args);
     if (command == "import") return import_command(session, args);
+    if (command == "report") return report_command(session, args);
     if (command == "diagnose") return diagnose_command(session, args);
     if (command == "info") return info_command(session, args);
     if (command == "--help" || command == "-h" || command == "help") {
@@ -50,7 +52,7 @@ int main(int argc, char** argv) {
     }
     throw bora::UsageError(
         (command.empty() ? std::string("no command") : "unknown command '" + command + "'") +
-        ": wanted train, evaluate, predict, export, import, diagnose or info (unet3d --help says "
-        "more)");
+        ": wanted train, evaluate, predict, export, import, report, diagnose or info (unet3d "
+        "--help says more)");
   });
 }

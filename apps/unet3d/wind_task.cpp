@@ -6,6 +6,7 @@
 #include "apps/train/parallel.hpp"
 #include "apps/unet3d/deep_supervision.hpp"
 #include "apps/unet3d/loss.hpp"
+#include "apps/unet3d/picture.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "data/window.hpp"
 
@@ -21,6 +22,18 @@ kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& 
   data::denormalise(p, batch.scalings.at(0));
   data::denormalise(t, batch.scalings.at(0));
   return case_errors(p, t, batch.region, 0.5);
+}
+
+/// (X, Y, Z) f32 on the host, 0 in buildings.  As predict_field's.
+Tensor field_in_metres_per_second(const Tensor& prediction, const data::Sample& sample) {
+  const Shape s = sample.region.shape();
+  Tensor y = prediction.to(DType::f32).to(cpu()).clone().reshape({s[0], s[1], s[2], 1});
+  data::denormalise(y, sample.scaling);
+  y = y.reshape(s);
+  const Tensor building = building_cells(sample);
+  for (int64_t i = 0; i < y.numel(); ++i)
+    if (building.data<uint8_t>()[i] != 0) y.data<float>()[i] = 0;
+  return y;
 }
 
 }  // namespace
@@ -79,6 +92,30 @@ train::Validated WindTask::validate(const data::Batch& batch, Device device) {
 std::vector<train::NamedScore> WindTask::scores(const MetricSums& sums) const {
   return {{"mae_m_s", "MAE", "m/s", sums.mean("absolute_error")},
           {"rmse_m_s", "RMSE", "m/s", std::sqrt(sums.mean("squared_error"))}};
+}
+
+std::vector<train::Picture> WindTask::pictures(const std::vector<train::ScoredCase>& cases,
+                                               Device device) {
+  const size_t n = cases.size();
+  std::vector<std::pair<size_t, std::string>> chosen{{0, "hardest"}};
+  if (n > 2) chosen.emplace_back(n / 2, "middle");
+  if (n > 1) chosen.emplace_back(n - 1, "easiest");
+  std::vector<train::Picture> pictures;
+  for (const auto& [place, word] : chosen) {
+    const train::ScoredCase& chosen_case = cases[place];
+    data::Sample sample = validation()->read(chosen_case.index, data::WindowChoice::centred());
+    const Tensor input = data::collate({sample}).input.to(device);
+    const Tensor field = field_in_metres_per_second(model_->forward(input), sample);
+    pictures.push_back(
+        {.name = word,
+         .title = "Case " + chosen_case.name + ", the " + word + " of the validation",
+         .draw = [config = config().data, files = cases_->all().at(sample.index), sample,
+                  field](const std::string& path) {
+           constexpr double kPedestrians_m = 10;  // predict's height, too
+           draw_prediction(path, config, files, sample, field, kPedestrians_m);
+         }});
+  }
+  return pictures;
 }
 
 void WindTask::state(StateVisitor& visitor) {

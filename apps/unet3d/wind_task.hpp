@@ -33,6 +33,9 @@ class WindTask final : public train::ConfiguredTask<Config> {
   std::vector<std::string> score_names() const override;
   train::Validated validate(const data::Batch& batch, Device device) override;
   std::vector<train::NamedScore> scores(const MetricSums& sums) const override;
+  /// Slices of the hardest, the middle and the easiest case: truth, prediction, error.
+  std::vector<train::Picture> pictures(const std::vector<train::ScoredCase>& cases,
+                                       Device device) override;
   void set_collective(Collective* ranks) override { model_->set_collective(ranks); }
   void state(StateVisitor& visitor) override;
   std::string why_not_captured() const override;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/log.hpp"
 
+#include "core/log_warnings.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -160,6 +162,25 @@ TEST_F(LogEnvironmentDeathTest, UnknownValueIsReportedAndInfoIsUsed) {
       },
       testing::ExitedWithCode(0), "BORA_LOG=verbose is unknown");
   ::unsetenv("BORA_LOG");
+}
+
+TEST_F(LogTest, KeepsWarningsUntilTheyAreTaken) {
+  log_take_warnings();
+  WriteRecorder recorder;
+  log_set_rank(1, 2);
+  log_info("fine");
+  log_warn("nearly full");
+  log_error("full");
+  EXPECT_EQ(log_take_warnings(), (std::vector<std::string>{"nearly full", "full"}));
+  EXPECT_TRUE(log_take_warnings().empty());
+  for (int i = 0; i < 103; ++i) log_warn("w", i);
+  const std::vector<std::string> many = log_take_warnings();
+  ASSERT_EQ(many.size(), 101u);
+  EXPECT_EQ(many[99], "w99");
+  EXPECT_EQ(many[100], "and 3 more warnings: see the log");
+  log_set_level(LogLevel::off);
+  log_warn("unheard");
+  EXPECT_TRUE(log_take_warnings().empty());
 }
 
 }  // namespace
