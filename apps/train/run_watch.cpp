@@ -200,6 +200,7 @@ void RunWatch::pictures(std::vector<Picture> pictures, double cost_s) {
                  {"title", detail::join(picture.title, ", after epoch ", epoch_)},
                  {"seconds", now_s() - begin_s_}});
   report_cost_s_ = cost_s;
+  pictures_s_ += cost_s;
   last_pictures_s_ = now_s();
   start_job(std::move(pictures));
 }
@@ -257,6 +258,8 @@ void RunWatch::finish(const std::string& reason, double samples, int64_t update,
   take_warnings();
   data::JsonRecord row{{"kind", "end"}, {"update", update}, {"epoch", epoch}, {"reason", reason}};
   for (const auto& entry : apps::usage_record(usage)) row.push_back(entry);
+  row.emplace_back("watch_s", watch_s_);
+  row.emplace_back("pictures_s", pictures_s_);
   row.emplace_back("seconds", now_s() - begin_s_);
   log_->write(row);
   for (const std::string& line : apps::usage_lines(usage)) log_info(line);

@@ -14,6 +14,7 @@
 #include "apps/train/config.hpp"
 #include "apps/train/task.hpp"
 #include "core/collective.hpp"
+#include "core/profile.hpp"
 #include "data/jsonl.hpp"
 #include "data/tensorboard.hpp"
 
@@ -60,6 +61,20 @@ class RunWatch {
   /// Writes the report beside the run, if it is due.
   void report();
 
+  /// While it lives, time counts as spent on logging instead of training: "watch_s" of the row
+  /// "end".  (That of the pictures' predictions is "pictures_s".)
+  class Cost {
+   public:
+    explicit Cost(RunWatch& watch) : watch_(watch), begin_s_(now_s()) {}
+    ~Cost() { watch_.watch_s_ += now_s() - begin_s_; }
+    Cost(const Cost&) = delete;
+    Cost& operator=(const Cost&) = delete;
+
+   private:
+    RunWatch& watch_;
+    double begin_s_;
+  };
+
   /// Collective, at the run's end: logs the row "end", prints its lines, writes the last report.
   /// `reason`: "finished", "stopped by a signal".  `samples` of all ranks in this process.
   void finish(const std::string& reason, double samples, int64_t update, int64_t epoch);
@@ -80,7 +95,7 @@ class RunWatch {
   Collective& ranks_;
   Device device_;
   apps::UsageMeter usage_;
-  double begin_s_;
+  double begin_s_, watch_s_ = 0, pictures_s_ = 0;
   data::JsonlWriter* log_ = nullptr;
   std::optional<data::EventWriter> events_;
   int64_t update_ = 0, epoch_ = 0;  // of the latest row
