@@ -45,6 +45,17 @@ std::string names_text(const std::vector<std::string>& names) {
   return text;
 }
 
+/// What `body` throws, as text; empty if nothing.
+template <class Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return {};
+}
+
 /// Where a number of a row stands in TensorBoard; empty: nowhere.
 std::string tag_of(const std::string& kind, const std::string& key) {
   const auto is_one_of = [&](std::initializer_list<std::string_view> keys) {
@@ -68,7 +79,7 @@ std::string file_of(const Picture& picture) {
 
 struct RunWatch::Job {
   std::atomic<bool> done{false};
-  std::string error;
+  std::string error, picture_error;
   double seconds = 0;
   // The first picture, for TensorBoard.
   std::string png, title;
@@ -219,18 +230,15 @@ void RunWatch::start_job(std::vector<Picture> pictures) {
   state_->update = update_;
   job_ = std::thread([job = state_.get(), dir = folder(), pictures = std::move(pictures)] {
     const double begin = now_s();
-    try {
-      if (!pictures.empty()) std::filesystem::create_directories(dir + "/" + kPictureFolder);
+    job->picture_error = error_of([&] {
+      if (pictures.empty()) return;
+      std::filesystem::create_directories(dir + "/" + kPictureFolder);
       for (const Picture& picture : pictures) picture.draw(dir + "/" + file_of(picture));
-      if (!pictures.empty()) {
-        std::ifstream in(dir + "/" + file_of(pictures[0]), std::ios::binary);
-        job->png.assign(std::istreambuf_iterator<char>(in), {});
-        job->title = pictures[0].name;
-      }
-      write_report(dir);
-    } catch (const std::exception& e) {
-      job->error = e.what();
-    }
+      std::ifstream in(dir + "/" + file_of(pictures[0]), std::ios::binary);
+      job->png.assign(std::istreambuf_iterator<char>(in), {});
+      job->title = pictures[0].name;
+    });
+    job->error = error_of([&] { write_report(dir); });
     job->seconds = now_s() - begin;
     job->done = true;
   });
@@ -244,7 +252,10 @@ void RunWatch::join_job() {
   if (!job->png.empty())
     try_once("TensorBoard's events", events_work_,
              [&] { events_->image(job->update, "pictures/" + job->title, job->png); });
-  try_once("report.html and its pictures", report_works_, [&] {
+  try_once("pictures", pictures_work_, [&] {
+    if (!job->picture_error.empty()) throw Error(job->picture_error);
+  });
+  try_once("report.html", report_works_, [&] {
     if (!job->error.empty()) throw Error(job->error);
   });
 }

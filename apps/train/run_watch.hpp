@@ -54,7 +54,7 @@ class RunWatch {
   /// On every rank, at every update: reads counters of energy.
   void tick() { usage_.sample(); }
   /// Whether new pictures may be made now.
-  bool pictures_due() const { return due_since(last_pictures_s_); }
+  bool pictures_due() const { return pictures_work_ && due_since(last_pictures_s_); }
   /// Logs the pictures, and draws them beside the run, and then the report.  `cost_s`: what it took
   /// training to make them.
   void pictures(std::vector<Picture> pictures, double cost_s);
@@ -105,7 +105,7 @@ class RunWatch {
   struct Job;
   std::unique_ptr<Job> state_;
   double last_report_s_, last_pictures_s_ = -1e9, report_cost_s_ = 0;
-  bool events_work_ = true, report_works_ = true, scores_told_ = false;
+  bool events_work_ = true, report_works_ = true, pictures_work_ = true, scores_told_ = false;
 };
 
 }  // namespace bora::train
