@@ -92,7 +92,8 @@ RunWatch::RunWatch(const RunConfig& config, Collective& ranks, Device device)
       device_(device),
       usage_(ranks, device, gpu_of(device)),
       begin_s_(now_s()),
-      last_report_s_(begin_s_) {}
+      last_report_s_(begin_s_),
+      last_pictures_s_(begin_s_) {}
 
 RunWatch::~RunWatch() {
   if (job_.joinable()) job_.join();
@@ -193,11 +194,11 @@ void RunWatch::cases(const std::vector<ScoredCase>& cases, int64_t update, int64
 }
 
 // Rarely: a tenth of the run's time apart, and no more than half a percent of it.
-bool RunWatch::due_since(double last_s) const {
+bool RunWatch::due_since(double last_s, double cost_s) const {
   if (log_ == nullptr || !report_works_ || (state_ && !state_->done)) return false;
   const double now = now_s();
-  return now - last_s >=
-         std::max(std::clamp((now - begin_s_) / 10, 60.0, 600.0), 200 * report_cost_s_);
+  return now - last_s >= std::max(std::clamp((now - begin_s_) / 10, 60.0, 600.0),
+                                  200 * std::max(report_cost_s_, cost_s));
 }
 
 void RunWatch::pictures(std::vector<Picture> pictures, double cost_s) {
@@ -217,7 +218,7 @@ void RunWatch::pictures(std::vector<Picture> pictures, double cost_s) {
 }
 
 void RunWatch::report() {
-  if (!due_since(last_report_s_)) return;
+  if (!due_since(last_report_s_, 0)) return;
   join_job();
   report_cost_s_ = 0;
   start_job({});

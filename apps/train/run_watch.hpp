@@ -53,8 +53,10 @@ class RunWatch {
 
   /// On every rank, at every update: reads counters of energy.
   void tick() { usage_.sample(); }
-  /// Whether new pictures may be made now.
-  bool pictures_due() const { return pictures_work_ && due_since(last_pictures_s_); }
+  /// Whether new pictures may be made now, whose making would take training about `cost_s`.
+  bool pictures_due(double cost_s) const {
+    return pictures_work_ && due_since(last_pictures_s_, cost_s);
+  }
   /// Logs the pictures, and draws them beside the run, and then the report.  `cost_s`: what it took
   /// training to make them.
   void pictures(std::vector<Picture> pictures, double cost_s);
@@ -84,7 +86,7 @@ class RunWatch {
  private:
   template <class Body>
   void try_once(std::string_view what, bool& works, Body&& body);
-  bool due_since(double last_s) const;
+  bool due_since(double last_s, double cost_s) const;
   void take_warnings();
   void start_job(std::vector<Picture> pictures);
   void join_job();
@@ -104,7 +106,7 @@ class RunWatch {
   std::thread job_;
   struct Job;
   std::unique_ptr<Job> state_;
-  double last_report_s_, last_pictures_s_ = -1e9, report_cost_s_ = 0;
+  double last_report_s_, last_pictures_s_, report_cost_s_ = 0;
   bool events_work_ = true, report_works_ = true, pictures_work_ = true, scores_told_ = false;
 };
 

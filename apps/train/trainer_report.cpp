@@ -148,6 +148,7 @@ std::optional<bool> Trainer::validate() {
     position_.best_epoch = position_.data.epoch;
     return true;
   }
+  const double validation_begin_s = now_s();
   share_statistics();
   const LongSection section("validation");
   model().set_training(false);
@@ -225,7 +226,10 @@ std::optional<bool> Trainer::validate() {
                    (averaged ? "  validation loss of the average " : "  validation loss ") +
                    apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
   }
-  if (main() && (watch_->pictures_due() || finished())) {
+  // Some three cases more than this rank's share of the validation.
+  const double a_case_s =
+      (now_s() - validation_begin_s) * ranks_.size() / static_cast<double>(cases->size());
+  if (main() && (watch_->pictures_due(3 * a_case_s) || finished())) {
     const double begin_s = now_s();
     std::vector<Picture> pictures = task_->pictures(each, device_);
     watch_->pictures(std::move(pictures), now_s() - begin_s);

@@ -89,9 +89,8 @@ TEST_F(RunWatchTest, LeavesRowsEventsPicturesAndAReport) {
   log_warn("a hot room");
   watch.cases({{.index = 1, .name = "b", .loss = 2, .scores = {{"mae", "MAE", "m/s", 0.5}}}}, 5, 1);
   watch.row({{"kind", "validation"}, {"update", 5}, {"epoch", 1}, {"loss", 0.25}, {"best", true}});
-  EXPECT_TRUE(watch.pictures_due());
   watch.pictures({picture("one"), picture("two")}, 0.001);
-  EXPECT_FALSE(watch.pictures_due()) << "not again at once";
+  EXPECT_FALSE(watch.pictures_due(0)) << "not again at once";
   watch.finish("finished", 40, 6, 1);
 
   const RunLog log = this->log();
@@ -162,7 +161,7 @@ TEST_F(RunWatchTest, TellsAFailureAndWritesNothingThatIsNotWanted) {
   config_.output.report = false;
   RunWatch watch(config_, *alone_, cpu());
   watch.begin(json_, {}, task_);
-  EXPECT_FALSE(watch.pictures_due());
+  EXPECT_FALSE(watch.pictures_due(0));
   watch.finish("finished", 1, 1, 0);
   EXPECT_FALSE(std::filesystem::exists(path(kReportFile)));
 }
