@@ -40,7 +40,10 @@ extern "C" void on_stop_signal(int number) {
   }
 }
 
-constexpr double kTalkEvery_s = 0.5;
+constexpr double kTalkEvery_s = 0.1;
+// At a millisecond a step some 0.1 % of the time; and if steps become a thousand times slower, the
+// next word comes after a minute still.
+constexpr double kMostSilentCalls = 64.0;
 
 }  // namespace
 
@@ -61,6 +64,12 @@ void catch_stop_signals() {
 
 int stop_signal() { return g_signal; }
 
+double seconds_since_stop_signal() {
+  return g_signal == 0 ? -1.0 : static_cast<double>(monotonic_ns() - g_first_ns) * 1e-9;
+}
+
+void forget_stop_signal() { g_signal = 0; }
+
 StopWatcher::StopWatcher(Collective& ranks, double max_hours)
     : ranks_(ranks),
       end_s_(max_hours > 0 ? now_s() + 3600.0 * max_hours
@@ -72,29 +81,38 @@ StopWatcher::Reason StopWatcher::own_reason() const {
   return ranks_.rank() == 0 && now_s() >= end_s_ ? Reason::time : Reason::none;
 }
 
-bool StopWatcher::due(bool call) {
+void StopWatcher::begin_phase() {
+  calls_ = 0;
+  interval_ = 1;
+  last_talk_s_ = now_s();
+}
+
+bool StopWatcher::ask(bool call, bool failed) {
   called_ = false;
   if (stopping()) return true;
+  const Reason own = failed ? Reason::failure : own_reason();
   if (ranks_.size() == 1) {
     called_ = call;
-    reason_ = own_reason();
+    reason_ = own;
     return stopping();
   }
-  if (++updates_ < interval_) return false;
-  // Rank 0 says when to speak again, by the pace of its updates since the last time.
+  if (++calls_ < interval_) return false;
+  // Rank 0 says when to speak again, by the pace of its calls since the last time; doubled at most,
+  // since one call says little of the next ones.
   double interval = 0;
   if (ranks_.rank() == 0) {
     const double seconds = std::max(now_s() - last_talk_s_, 1e-6);
-    interval = std::clamp(kTalkEvery_s * static_cast<double>(updates_) / seconds, 1.0, 1000.0);
+    interval = std::clamp(kTalkEvery_s * static_cast<double>(calls_) / seconds, 1.0,
+                          std::min(2.0 * static_cast<double>(interval_), kMostSilentCalls));
   }
   const double calls = ranks_.rank() == 0 && call ? 1 : 0;
-  Tensor news = Tensor::from<double>(
-      {3}, std::vector<double>{static_cast<double>(own_reason()), interval, calls});
+  Tensor news =
+      Tensor::from<double>({3}, std::vector<double>{static_cast<double>(own), interval, calls});
   ranks_.all_reduce_async(news, ReduceOp::max, "stop request").wait();
   reason_ = static_cast<Reason>(static_cast<int>(news.data<double>()[0]));
   interval_ = static_cast<int64_t>(news.data<double>()[1]);
   called_ = news.data<double>()[2] > 0;
-  updates_ = 0;
+  calls_ = 0;
   last_talk_s_ = now_s();
   return stopping();
 }
@@ -106,6 +124,7 @@ std::string StopWatcher::reason() const {
     case Reason::signal:
       return "a signal";
     case Reason::none:
+    case Reason::failure:
       break;
   }
   return "";

@@ -15,6 +15,10 @@ namespace bora::apps {
 void catch_stop_signals();
 /// The number of the first signal caught, 0 for none.
 int stop_signal();
+/// Seconds since the first signal came; negative: none has.
+double seconds_since_stop_signal();
+/// As if none had been caught: for a program that trains again after a run that was stopped.
+void forget_stop_signal();
 
 /// Decides for all ranks together, at the same update.
 class StopWatcher {
@@ -24,25 +28,31 @@ class StopWatcher {
 
   /// Collective, to be called after every update by all ranks.  True from the update on at which
   /// any rank has caught a signal or rank 0's time is over.  Ranks speak to each other about it at
-  /// most every half second or so, so that short steps do not pay for it.
+  /// most ten times a second or so, so that short steps do not pay for it; never less often than
+  /// every 64 calls, since steps may become slower.
   /// `call`: rank 0 wants all ranks to meet; they hear it with the same words, see called().
-  bool due(bool call = false);
+  bool due(bool call = false) { return ask(call, false); }
   /// Whether at the last due() all ranks have heard that rank 0 calls them.
   bool called() const { return called_; }
-  /// All ranks have agreed elsewhere that one of them has caught a signal.
-  void stop_now() { reason_ = Reason::signal; }
+  /// due() within work whose end all ranks await, say a validation: true as well if any rank has
+  /// `failed`, so that none works on for nothing before they fail together.
+  bool due_or(bool failed) { return ask(false, failed); }
+  /// Collective, without communication: what follows has another pace (a validation, say), so ranks
+  /// speak at the next call of due().
+  void begin_phase();
   bool stopping() const { return reason_ != Reason::none; }
   /// "a signal" or "train.max_hours"; empty while not stopping.
   std::string reason() const;
 
  private:
-  enum class Reason { none, time, signal };
+  enum class Reason { none, time, signal, failure };
   Reason own_reason() const;
+  bool ask(bool call, bool failed);
 
   Collective& ranks_;
   double end_s_;
   double last_talk_s_;
-  int64_t updates_ = 0, interval_ = 1;  // since the ranks last spoke; until they speak again
+  int64_t calls_ = 0, interval_ = 1;  // since the ranks last spoke; until they speak again
   Reason reason_ = Reason::none;
   bool called_ = false;
 };

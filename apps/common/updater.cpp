@@ -84,7 +84,8 @@ void Updater::update_on_host(const std::string& suspect) {
   report.gradient_norm = norm.norm;
   report.skipped = norm.non_finite > 0;
   if (report.skipped && (!scaler_ || scaler_->at_lowest()))
-    refuse(done + 1, norm.non_finite, loss_scale(), suspect);
+    refuse(done + 1, norm.non_finite, loss_scale(),
+           suspect.empty() && find_suspect_ ? find_suspect_(windows_ + 1) : suspect);
   if (!report.skipped) {
     report.clip = nn::clip_factor(norm.norm, max_norm_);
     optimizer_.step({.lr = report.lr,
@@ -167,8 +168,8 @@ void Updater::refuse(int64_t update, int64_t non_finite, double scale,
   const std::string at =
       scaler_ ? detail::join(" at the lowest loss scale, ", scale) : std::string();
   BORA_FAIL("update ", update, ": ", non_finite, " gradient values are NaN or inf", at, ", ", where,
-            "; the weights are untouched. Resume from the last checkpoint with a smaller optim.lr, "
-            "or look at the data");
+            "; the weights are untouched. ",
+            advice_ ? advice_() : std::string("Try a smaller optim.lr, or look at the data"));
 }
 
 }  // namespace bora::apps

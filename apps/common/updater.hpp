@@ -90,13 +90,16 @@ class Updater {
   /// report has not been fetched.
   UpdateReport finish_window(const std::string& suspect = "");
 
-  /// Asked for the suspect of a window (its ticket) when a device reports a refused update: it may
-  /// compute the window again, and leave its gradients in the arena, where the message looks for
-  /// the first that is not finite.
+  /// Asked for the suspect of a window (its ticket) whose update is refused, by all ranks at once:
+  /// it may compute the window again.  On a device, where later windows have overwritten its
+  /// gradients, it may leave them in the arena, where the message looks for the first that is not
+  /// finite; on the CPU the reduced ones are still there.
   void find_suspect_with(std::function<std::string(int64_t window)> find) {
     find_suspect_ = std::move(find);
   }
 
+  /// Asked for the last words of the message of a refused update: what to do now.
+  void advise_with(std::function<std::string()> advice) { advice_ = std::move(advice); }
   /// An average of the arena's weights that takes its step after each update that was made, skipped
   /// ones excepted, within enqueue_update().  It outlives the updater; nullptr: none.  Call it
   /// outside a capture.
@@ -122,6 +125,7 @@ class Updater {
   nn::GradScaler* scaler_;
   nn::Ema* ema_ = nullptr;
   std::function<std::string(int64_t)> find_suspect_;
+  std::function<std::string()> advice_;
   int64_t windows_ = 0;
 
   // On the CPU: reports that nobody has fetched.

@@ -97,6 +97,7 @@ struct TrainConfig {
   int64_t epochs = 50;
   int64_t batch = 1;
   int64_t accumulate = 1;
+  int64_t global_batch = 0;
   int64_t patience = 20;
   double ema = 0;
   uint64_t seed = 0;
@@ -110,6 +111,10 @@ struct TrainConfig {
         field("epochs", &TrainConfig::epochs, "passes over the training cases", positive),
         field("batch", &TrainConfig::batch, "samples a rank and micro-step", positive),
         field("accumulate", &TrainConfig::accumulate, "micro-steps an update", positive),
+        field("global_batch", &TrainConfig::global_batch,
+              "samples an update, all ranks together: train.accumulate follows from it and the "
+              "number of ranks, so that a run goes on with other ranks; 0 = off",
+              at_least(0)),
         field("patience", &TrainConfig::patience,
               "epochs without a better validation loss before the run ends; 0 = never",
               at_least(0)),

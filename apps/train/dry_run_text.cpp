@@ -8,6 +8,7 @@
 #include "apps/common/progress.hpp"
 #include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
+#include "apps/train/global_batch.hpp"
 #include "apps/train/setup.hpp"
 
 namespace bora::train {
@@ -34,7 +35,7 @@ void schedule_lines(const PlanFacts& f, std::ostringstream& out) {
       << " epochs; each takes " << f.plan.samples()
       << (f.plan.samples() == 1 ? " sample" : " samples") << " (" << f.n_ranks
       << (f.n_ranks == 1 ? " rank" : " ranks") << " x batch " << c.train.batch << " x accumulate "
-      << c.train.accumulate << ")\n";
+      << accumulate_of(c.train, f.n_ranks) << ")\n";
   out << "learning rate: " << apps::brief(nn::learning_rate(schedule, 0)) << " at update 1, "
       << apps::brief(peak) << " at " << peak_at + 1 << ", "
       << apps::brief(nn::learning_rate(schedule, total - 1)) << " at " << total << " ("
@@ -106,8 +107,9 @@ void advice_lines(const PlanFacts& f, std::ostringstream& out) {
   const RunConfig& c = f.config;
   out << "to need less memory:\n";
   if (c.train.batch > 1 && !f.plan.sharded())
-    out << "  train.batch=1 with train.accumulate=" << c.train.accumulate * c.train.batch
-        << ": the same update, about 1/" << c.train.batch << " of the activations\n";
+    out << "  train.batch=1 with train.accumulate="
+        << accumulate_of(c.train, f.n_ranks) * c.train.batch << ": the same update, about 1/"
+        << c.train.batch << " of the activations\n";
   for (const std::string& way : f.task.ways_to_less_memory()) out << "  " << way << '\n';
   if (c.precision == "fp32") out << "  precision=bf16 or fp16: about half of the activations\n";
   const bool many = std::any_of(f.places.begin(), f.places.end(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/parallel.hpp"
 
+#include "apps/train/global_batch.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "comm/nccl_communicator.hpp"
 #include "comm/nccl_flight.hpp"
@@ -17,6 +18,7 @@ constexpr int kCheckEvery = 64;
 bool reproducible(const RunConfig& config) { return config.comm.all_reduce == "reproducible"; }
 
 void check_parallel(const RunConfig& config, Device device, int n_ranks) {
+  accumulate_of(config.train, n_ranks);  // throws
   if (device != cpu() && config.comm.gradient_type != "f32")
     throw UsageError("device=cuda with comm.gradient_type=" + config.comm.gradient_type +
                      ": gradients travel in f32 between GPUs; wanted f32");
@@ -69,7 +71,7 @@ apps::WindowPlan window_plan(const RunConfig& config, int64_t n_samples, const C
                                      .batch = config.train.batch};
   return {sampler,
           {.batch = config.train.batch,
-           .accumulate = config.train.accumulate,
+           .accumulate = accumulate_of(config.train, ranks.size()),
            .shard_samples = reproducible(config) ? config.comm.shard_samples : 0}};
 }
 

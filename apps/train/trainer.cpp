@@ -6,6 +6,7 @@
 
 #include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
+#include "apps/train/global_batch.hpp"
 #include "apps/train/parallel.hpp"
 #include "apps/train/run_folder.hpp"
 #include "apps/train/setup.hpp"
@@ -33,7 +34,7 @@ int64_t place_of(const data::Slot& slot) { return (slot.epoch << 32) + slot.slot
 /// Why a run's steps cannot be replayed from a graph; empty if they can.
 std::string why_no_graph(const RunConfig& config, const Task& task, int n_ranks) {
   if (n_ranks > 1) return "since reductions between ranks cannot be";
-  if (config.train.accumulate > 1) return "since train.accumulate is above 1";
+  if (accumulate_of(config.train, n_ranks) > 1) return "since an update takes several micro-steps";
   return task.why_not_captured();
 }
 
@@ -92,8 +93,12 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
                                       device_);
   losses_.emplace(task_->loss_names(), device_,
                   static_cast<int64_t>(plan_->micro_steps(plan_->samples()).size()));
+  if (const data::Dataset* cases = task_->validation(); cases != nullptr && cases->size() > 0)
+    validation_ =
+        std::make_unique<Validation>(*task_, *cases, config.loader, device_, compute_type_);
   updater_->average_with(average_->ema());
   updater_->find_suspect_with([this](int64_t window) { return find_suspect_again(window); });
+  updater_->advise_with([this] { return advice(); });
   if (device_ != cpu() && config.train.step_graph == "auto") {
     const std::string why = why_no_graph(config, *task_, ranks.size());
     if (why.empty()) graph_.emplace(device_);
@@ -153,39 +158,96 @@ bool Trainer::finished() const {
 }
 
 bool Trainer::train() {
+  setup_s_ = now_s() - run_begin_s_;
+  // The patience of this start counts: with a longer one a run that had ended goes on.
+  position_.stopped_early =
+      config_.train.patience > 0 && position_.epochs_without_best >= config_.train.patience;
+  if (main() && finished() && !position_.validation_due) say_why_finished();
   while (position_.validation_due || !finished()) {
+    epoch_times_ = {.begin_s = now_s()};
     if (!position_.validation_due) {
       const int64_t epoch = position_.data.epoch;
       train_epoch();
       if (position_.data.epoch == epoch) break;  // stopped inside the epoch
       position_.validation_due = true;
     }
+    const double begin_s = now_s();
     const std::optional<bool> best = validate();
+    epoch_times_.validation_s = now_s() - begin_s;
     if (!best) break;
     end_epoch(*best);
+    log_epoch();
   }
-  if (position_.data.position > 0 || position_.validation_due) save_last(Save::leaving);
+  if (unsaved_) save_progress(Save::leaving);
   finish_saves();
-  if (main() && stop_.stopping())
-    progress_.line(
-        updates() == 0
-            ? "stopped by " + stop_.reason() + " before the first update: there is nothing to save"
-            : "stopped by " + stop_.reason() + " after update " + std::to_string(updates()) +
-                  " of " + std::to_string(total_updates_) + ": saved in " + config_.output.dir +
-                  "; the same command with --resume goes on");
+  if (main()) say_end();
   end_watch();
   return !stop_.stopping();
+}
+
+void Trainer::say_why_finished() const {
+  if (position_.stopped_early)
+    log_info("nothing to do: this run has ended, since there was no better validation loss for ",
+             position_.epochs_without_best, " epochs; train.patience above that (or 0) goes on");
+  else if (position_.data.epoch >= config_.train.epochs)
+    log_info(
+        "nothing to do: all ", config_.train.epochs,
+        " epochs are trained; a larger train.epochs goes on, with --train.extend=hold, stretch "
+        "or restart");
+  else
+    log_info("nothing to do: train.max_updates=", config_.train.max_updates,
+             " are made; a larger number, or 0, goes on");
+}
+
+void Trainer::say_end() {
+  const double total_s = now_s() - run_begin_s_;
+  if (stop_.stopping() && windows_made_ <= 1) {
+    const double signal_s = apps::seconds_since_stop_signal();
+    log_warn("this start made ", windows_made_, " update", windows_made_ == 1 ? "" : "s",
+             ": its set-up took ", apps::brief(setup_s_), " s of its ", apps::brief(total_s), " s",
+             signal_s >= 0
+                 ? detail::join(", the signal came ",
+                                apps::brief(std::max(0.0, total_s - signal_s)), " s after it began")
+                 : std::string(),
+             ". Give the job more time, or signal it later");
+  }
+  if (stop_.stopping())
+    progress_.line("stopped by " + stop_.reason() + " after update " + std::to_string(updates()) +
+                   " of " + std::to_string(total_updates_) +
+                   (saved_updates_ == updates() ? ": saved in " + config_.output.dir : "") +
+                   "; the same command with --resume goes on");
+}
+
+// What to do after a NaN or inf.
+std::string Trainer::advice() const {
+  if (saved_updates_ < 0)
+    return "No checkpoint was written yet: begin anew (--overwrite) with a smaller optim.lr, or "
+           "look at the data";
+  return detail::join("Resume from the last checkpoint (", config_.output.dir, ", after update ",
+                      saved_updates_, ") with a smaller optim.lr, or look at the data");
+}
+
+void Trainer::save_progress(Save kind, bool best) {
+  const double begin_s = now_s();
+  save_last(kind, best);
+  epoch_times_.save_s += now_s() - begin_s;
+  unsaved_ = false;
+  saved_updates_ = updates();
 }
 
 void Trainer::end_epoch(bool best) {
   position_.validation_due = false;
   position_.stopped_early =
       config_.train.patience > 0 && position_.epochs_without_best >= config_.train.patience;
+  unsaved_ = true;
   const bool periodic = position_.data.epoch % config_.output.checkpoint_epochs == 0;
-  if (periodic || finished() || stop_.stopping())
-    save_last(periodic ? Save::periodic : Save::leaving, best);
-  else if (best)
+  if (periodic || finished() || stop_.stopping()) {
+    save_progress(periodic ? Save::periodic : Save::leaving, best);
+  } else if (best) {
+    const double begin_s = now_s();
     save({"best.h5"});
+    epoch_times_.save_s += now_s() - begin_s;
+  }
   if (position_.stopped_early && main())
     progress_.line("no better validation loss for " + std::to_string(config_.train.patience) +
                    " epochs: the run ends");
@@ -195,9 +257,8 @@ void Trainer::train_epoch() {
   model().set_training(true);
   feed_->start(position_.data);
   const int64_t epoch = position_.data.epoch, n = plan_->sampler().options().n_samples;
-  while (position_.data.epoch == epoch && !finished() &&
-         !stop_.due(saves_ && saves_->needs_meeting())) {
-    if (stop_.called()) save_last(Save::periodic);
+  while (position_.data.epoch == epoch && !finished() && !told_to_leave()) {
+    if (stop_.called()) save_progress(Save::periodic);
     // Whether the run ends here is known when all reports are in.
     if (config_.train.max_updates > 0 && updates_at_most() >= config_.train.max_updates) {
       take_all_reports();
@@ -213,19 +274,24 @@ void Trainer::train_epoch() {
     const int64_t every = config_.output.checkpoint_updates;
     if (every > 0 && position_.data.position > 0 && updates_at_most() % every == 0) {
       take_all_reports();  // it may have been skipped
-      if (updates() % every == 0) save_last(Save::periodic);
+      if (updates() % every == 0) save_progress(Save::periodic);
     }
   }
   take_all_reports();
 }
 
+// The first update of a start comes before it leaves.  All ranks agree: they have made as many.
+bool Trainer::told_to_leave() {
+  return stop_.due(saves_ && saves_->needs_meeting()) && windows_made_ > 0;
+}
+
 void Trainer::train_window(int64_t window_samples) {
+  const double begin_s = now_s();
   monitor_.begin_step();
   const double data_wait = feed_->wait_s(), comm_wait = exchange_->counters().wait_s;
   int64_t samples_here = 0;
   samples_ += static_cast<double>(window_samples);
   updater_->begin_window();
-  suspect_.clear();
   const auto n_steps = static_cast<int64_t>(plan_->micro_steps(window_samples).size());
   const bool by_graph = graph_fits(window_samples);
   for (int64_t k = 0; k < n_steps; ++k) {
@@ -240,20 +306,26 @@ void Trainer::train_window(int64_t window_samples) {
     exchange_->begin_micro_step(/*last=*/k + 1 == n_steps);
     const Loss loss = forward_backward(step, k, window_samples);
     exchange_->end_micro_step();
-    const bool finite = losses_->note(place_of(step.first), weight, loss);
-    // Where no smaller loss scale can help, the run ends after this window: find out why.
-    if (!finite && suspect_.empty() && (compute_type_ != DType::f16 || scaler_->at_lowest()))
-      suspect_ = find_suspect(step);
+    losses_->note(place_of(step.first), weight, loss);
     if (k + 1 < n_steps) feed_->prefetch();
   }
-  if (!by_graph) updater_->enqueue_update(suspect_);
+  if (!by_graph) updater_->enqueue_update();
   const int64_t ticket = updater_->post_report();
   losses_->end_window(ticket);
   windows_.push_back({ticket, position_.data});
   feed_->prefetch();
-  monitor_.add_data_wait(feed_->wait_s() - data_wait);
-  monitor_.add_comm_wait(exchange_->counters().wait_s - comm_wait);
+  const double waited_s = feed_->wait_s() - data_wait,
+               reduced_s = exchange_->counters().wait_s - comm_wait;
+  monitor_.add_data_wait(waited_s);
+  monitor_.add_comm_wait(reduced_s);
   monitor_.end_step(static_cast<double>(samples_here));
+  epoch_times_.steps_s += now_s() - begin_s;
+  epoch_times_.train_data_wait_s += waited_s;
+  epoch_times_.data_wait_s += waited_s;
+  epoch_times_.comm_wait_s += reduced_s;
+  epoch_times_.samples += samples_here;
+  ++windows_made_;
+  unsaved_ = true;
   take_reports(device_ == cpu() ? ticket : ticket - kWindowsAhead);
 }
 
@@ -285,7 +357,10 @@ Loss Trainer::forward_backward(const MicroStep& step, int64_t k, int64_t window_
   losses_->keep(k, loss);
   // The exchange adds the ranks up: each sample's gradient weighs 1 / (samples of the window).
   const double weight = static_cast<double>(step.samples) / static_cast<double>(window_samples);
-  backward(loss.total, updater_->seed(weight));
+  // A loss of inf may have a gradient of 0 (charbonnier's): on the CPU, where looking is free, such
+  // a window ends as one with a NaN in its gradients.
+  const bool lost = device_ == cpu() && step.samples > 0 && !std::isfinite(loss.total.item());
+  backward(loss.total, updater_->seed(lost ? std::numeric_limits<double>::quiet_NaN() : weight));
   loss.total = Tensor();  // and the tape with it
   return loss;
 }
@@ -308,23 +383,36 @@ std::string Trainer::find_suspect(const MicroStep& step) {
 
 // A device says that a window was refused when later ones have been issued: those change no weight,
 // but overwrite gradients.  So the window is computed again, with the same samples and draws; this
-// rank's gradients are in the arena afterwards.  All ranks do it at once.
+// rank's gradients are in the arena afterwards.  On the CPU it is the window under way, whose
+// reduced gradients stay.  All ranks do it at once, whoever is at fault: a forward pass may have
+// statistics to share (sync_batch).
 std::string Trainer::find_suspect_again(int64_t window) {
   const auto found = std::find_if(windows_.begin(), windows_.end(),
                                   [&](const Window& w) { return w.ticket == window; });
-  if (found == windows_.end()) return {};
-  std::string suspect;
-  const int64_t samples = plan_->samples_at(found->at);
-  arena_->clear_gradients();
-  feed_->read_again(found->at, [&](const MicroStep& step) {
-    if (suspect.empty()) suspect = find_suspect(step);
+  if (found == windows_.end() && device_ != cpu()) return {};
+  const data::EpochPosition at = found == windows_.end() ? position_.data : found->at;
+  std::string mine;
+  ranks_.agree("looking for the cause", [&] { compute_again(at, mine); });
+  const std::vector<std::string> all = ranks_.all_gather_text(mine, "suspects");
+  for (int r = 0; r < ranks_.size(); ++r)
+    if (const std::string& suspect = all[static_cast<size_t>(r)]; !suspect.empty())
+      return ranks_.size() == 1 ? suspect : detail::join(suspect, " on rank ", r);
+  return {};
+}
+
+void Trainer::compute_again(data::EpochPosition at, std::string& suspect) {
+  const int64_t samples = plan_->samples_at(at);
+  if (device_ != cpu()) arena_->clear_gradients();
+  feed_->read_again(at, [&](const MicroStep& step) {
+    const std::string found = find_suspect(step);
+    if (suspect.empty()) suspect = found;
+    if (device_ == cpu()) return true;
     exchange_->begin_micro_step(/*last=*/false);
     const double weight = static_cast<double>(step.samples) / static_cast<double>(samples);
     backward(forward(step).total, updater_->seed(weight));
     exchange_->end_micro_step();
     return true;
   });
-  return suspect;
 }
 
 void Trainer::take_reports(int64_t up_to) {

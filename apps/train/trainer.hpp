@@ -19,12 +19,14 @@
 #include "apps/common/window_plan.hpp"
 #include "apps/train/config.hpp"
 #include "apps/train/ema.hpp"
+#include "apps/train/epoch_summary.hpp"
 #include "apps/train/feed.hpp"
 #include "apps/train/loss_log.hpp"
 #include "apps/train/run_record.hpp"
 #include "apps/train/run_saves.hpp"
 #include "apps/train/run_watch.hpp"
 #include "apps/train/task.hpp"
+#include "apps/train/validation.hpp"
 #include "comm/gradient_exchange.hpp"
 #include "core/collective.hpp"
 #include "core/step_graph.hpp"
@@ -56,7 +58,9 @@ class Trainer {
   virtual ~Trainer();
 
   /// Trains to the end, to train.max_updates, or until early stopping; false: it saved and left
-  /// before, because of a signal or train.max_hours.
+  /// before, because of a signal or train.max_hours.  A start makes at least one update before it
+  /// leaves (unless it has to validate first), so that a job whose starts are all signalled early
+  /// gets on.
   bool run();
 
   /// Updates made and their total.
@@ -73,7 +77,10 @@ class Trainer {
 
  private:
   void announce() const;
+  void say_why_finished() const;
+  void say_end();
   void train_epoch();
+  bool told_to_leave();
   void train_window(int64_t window_samples);
   bool graph_fits(int64_t window_samples) const;
   void run_graph(const MicroStep& step, int64_t window_samples);
@@ -81,6 +88,8 @@ class Trainer {
   Loss forward(const MicroStep& step);
   std::string find_suspect(const MicroStep& step);
   std::string find_suspect_again(int64_t window);
+  void compute_again(data::EpochPosition at, std::string& suspect);
+  std::string advice() const;
   void take_reports(int64_t up_to);
   void take_all_reports() { take_reports(std::numeric_limits<int64_t>::max()); }
   int64_t updates_at_most() const { return updates() + updater_->pending(); }
@@ -92,8 +101,10 @@ class Trainer {
   std::vector<ScoredCase> scored_cases(const std::vector<apps::OrderedSums::Part>& parts) const;
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
-  void share_statistics();
+  void log_epoch();
   enum class Save { periodic, leaving };
+  void save_progress(Save kind, bool best = false);
+  void share_statistics();
   void save(std::vector<std::string> names);
   void save_last(Save kind, bool best = false);
   void finish_saves();
@@ -119,6 +130,7 @@ class Trainer {
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<apps::Updater> updater_;
   std::unique_ptr<BatchFeed> feed_;
+  std::unique_ptr<Validation> validation_;  // nullptr: nothing to validate
   std::unique_ptr<data::JsonlWriter> metrics_log_;
   std::optional<RunWatch> watch_;
   double samples_ = 0;  // of all ranks, trained with by this process
@@ -127,7 +139,6 @@ class Trainer {
   Position position_;
   int64_t total_updates_ = 0;
   std::optional<LossLog> losses_;  // since the last line of the log
-  std::string suspect_;            // CPU: what went wrong first in this window's forward passes
   // Windows whose report has not come yet: ticket, and where they begin.
   struct Window {
     int64_t ticket;
@@ -137,8 +148,12 @@ class Trainer {
   std::optional<StepGraph> graph_;  // where train.step_graph and the settings allow it
   apps::Monitor monitor_;
   apps::StragglerWatch stragglers_;
-  double run_begin_s_ = 0;
-  int64_t lr_ranks_ = 1;  // that the rule optim.scale_lr counts: those of the run's beginning
+  double run_begin_s_ = 0, setup_s_ = 0;
+  EpochTimes epoch_times_;
+  int64_t windows_made_ = 0;    // by this start
+  int64_t saved_updates_ = -1;  // of the newest checkpoint that was handed in or read; -1: none
+  bool unsaved_ = false;        // last.h5 is behind
+  int64_t lr_ranks_ = 1;        // that the rule optim.scale_lr counts: those of the run's beginning
   std::optional<RunSaves> saves_;                              // rank 0
   std::optional<std::pair<data::EpochPosition, bool>> saved_;  // last.h5: place, validation due
   bool file_has_plans_ = false;  // the checkpoint to resume from: convolution plans

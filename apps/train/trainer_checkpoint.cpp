@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run keeps: the state of a Trainer, and how it comes from and goes to checkpoints.
+#include "apps/train/global_batch.hpp"
 #include "apps/train/run_folder.hpp"
 #include "apps/train/setup.hpp"
 #include "apps/train/trainer.hpp"
@@ -35,6 +36,10 @@ void Trainer::state(StateVisitor& visitor) {
   run.state(visitor, plan_->sampler());
   if (!visitor.loading()) return;
   position_ = run.position;
+  if (updates() > 0)  // not the saved start of a run to come
+    require_same_samples(task_->compare_settings(text, "the checkpoint").run.train,
+                         static_cast<int>(run.world_size), config_.train, ranks_.size());
+  saved_updates_ = updates();
   lr_ranks_ = run.lr_ranks;
   if (run.world_size != ranks_.size() && main())
     log_warn("the checkpoint was written by ", run.world_size, " ranks, this run has ",

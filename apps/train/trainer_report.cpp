@@ -97,7 +97,9 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
   if (!due) return;
   const MetricSums losses = losses_->reduce(ranks_, report.window, "training loss");
   const apps::JobWindow job = apps::job_window(monitor_.window(), ranks_);
-  const std::optional<int> slow = stragglers_.begins(job);
+  // One or two steps say nothing yet: the first ones fill caches.
+  const std::optional<int> slow =
+      monitor_.window().steps < 5 ? std::nullopt : stragglers_.begins(job);
   if (main() && slow)
     log_warn(RankGroup::world()->who(*slow), " needs ", apps::brief(job.slowest_own_s),
              " s a step, the others ", apps::brief(job.median_own_s),
@@ -142,56 +144,33 @@ std::vector<ScoredCase> Trainer::scored_cases(
 
 std::optional<bool> Trainer::validate() {
   if (stop_.stopping()) return {};  // the resumed run begins with it
-  const data::Dataset* cases = task_->validation();
-  if (cases == nullptr ||
-      cases->size() == 0) {  // nothing to choose by: the last state counts as the best
+  if (!validation_) {               // nothing to choose by: the last state counts as the best
     position_.best_epoch = position_.data.epoch;
     return true;
   }
   const double validation_begin_s = now_s();
   share_statistics();
   const LongSection section("validation");
-  model().set_training(false);
   const std::unique_ptr<nn::Ema::Use> averaged = average_->use();
-  const NoGrad no_grad;
-  const PrecisionScope precision(compute_type_);
-  std::vector<std::string> names = task_->validation_loss_names();
-  const std::vector<std::string> score_names = task_->score_names();
-  names.insert(names.end(), score_names.begin(), score_names.end());
-  apps::OrderedSums scores(names);
-  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases->size(),
-                                                              .n_ranks = ranks_.size(),
-                                                              .rank = ranks_.rank(),
-                                                              .shuffle = false,
-                                                              .tail = data::Tail::uneven});
-  bool told = false;  // to stop; other ranks may be through by then
-  ranks_.agree("validation", [&] {
-    for (const data::Slot& slot : sampler.slots({})) {
-      // A save that failed ends the run: the ranks hear of it where they save.
-      told = apps::stop_signal() != 0 || (saves_ && saves_->failed());
-      if (told) return;
-      progress_.update(static_cast<double>(updates()) / static_cast<double>(total_updates_),
-                       {detail::join("epoch ", position_.data.epoch, "/", config_.train.epochs),
-                        detail::join("validating case ", slot.index + 1, "/", cases->size())});
-      const data::Batch batch =
-          data::collate({cases->read(slot.index, data::WindowChoice::centred())});
-      const Validated result = task_->validate(batch, device_);
-      std::vector<double> values, counts(result.loss.parts.size(), 1.0);
-      for (size_t i = 0; i < result.loss.parts.size(); ++i) values.push_back(result.loss.value(i));
-      values.insert(values.end(), result.sums.begin(), result.sums.end());
-      counts.insert(counts.end(), result.counts.begin(), result.counts.end());
-      scores.add(slot.index, values, counts);
-    }
-  });
-  if (ranks_.all_reduce(told ? 1.0 : 0.0, ReduceOp::max, "validation left early") > 0) {
-    stop_.stop_now();
-    return {};
-  }
+  const double waited_s = validation_->wait_s();
   std::vector<apps::OrderedSums::Part> parts;
-  const MetricSums sums = scores.reduce(ranks_, "validation", &parts);
+  const std::optional<MetricSums> joined = validation_->run(
+      ranks_, stop_,
+      {.before =
+           [&](int64_t index) {
+             progress_.update(
+                 static_cast<double>(updates()) / static_cast<double>(total_updates_),
+                 {detail::join("epoch ", position_.data.epoch, "/", config_.train.epochs),
+                  detail::join("validating case ", index + 1, "/", task_->validation()->size())});
+           },
+       // A save that failed ends the run: the ranks hear of it where they save.
+       .leave = [&] { return saves_ && saves_->failed(); },
+       .advice = advice()},
+      &parts);
+  epoch_times_.data_wait_s += validation_->wait_s() - waited_s;
+  if (!joined) return {};
+  const MetricSums& sums = *joined;
   const double loss = sums.mean("loss");
-  BORA_CHECK(std::isfinite(loss), "validation loss after epoch ", position_.data.epoch, " is ",
-             loss, ": the run ends; the last good checkpoint stays in ", config_.output.dir);
   const bool best = position_.best_epoch < 0 || loss < position_.best;
   if (best) {
     position_.best = loss;
@@ -235,6 +214,17 @@ std::optional<bool> Trainer::validate() {
     watch_->pictures(std::move(pictures), now_s() - begin_s);
   }
   return best;
+}
+
+void Trainer::log_epoch() {
+  const EpochSummary summary = join_epoch(epoch_times_, device_, ranks_);
+  if (!main()) return;
+  data::JsonRecord row{
+      {"kind", std::string("epoch")}, {"update", updates()}, {"epoch", position_.data.epoch}};
+  for (auto& figure : epoch_figures(summary)) row.push_back(std::move(figure));
+  watch_->row(row);
+  progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
+                 std::to_string(config_.train.epochs) + "  " + epoch_text(summary));
 }
 
 }  // namespace bora::train

@@ -51,7 +51,7 @@ class ParallelTrainer : public ::testing::Test {
   }
 };
 
-// Features 49, 180: while updates go on ranks meet for the gradients, and twice a second to ask
+// Features 49, 180: while updates go on ranks meet for the gradients, and ten times a second to ask
 // whether to stop; no barrier, no metrics between the lines of the log; and K micro-steps are one
 // reduction.
 TEST_F(ParallelTrainer, OnlyGradientsAreReducedInTheSteadyLoop) {

@@ -25,3 +25,11 @@ expect_failure() {
   grep -qF -- "$text" "$work/out" || { cat "$work/out" >&2; fail "'$text' is not in the output of: $*"; }
   [ "$(grep -c 'error: ' "$work/out")" -eq 1 ] || { cat "$work/out" >&2; fail "not one error message from: $*"; }
 }
+
+# ranks_of DIR: the processes of a run with --output.dir=DIR, its ranks; not its launcher.
+ranks_of() {
+  local pid
+  for pid in $(pgrep -f "unet3d train .*--output.dir=$1( |$)" || true); do
+    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = unet3d ]; then echo "$pid"; fi
+  done
+}

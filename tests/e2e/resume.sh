@@ -60,6 +60,16 @@ rates "$work/short" | cut -d' ' -f2 | cmp - "$work/restart.rates" || fail "resta
 epochs=6 train 1 "$work/long" --output.log_every=1 --train.patience=0
 rates "$work/long" | tail -n "$T" | cut -d' ' -f2 | cmp - "$work/stretch.rates" || fail "stretch: not the long run's curve"
 
+# The same command line on another number of ranks: train.global_batch keeps the samples of an update (feature 142). Without it the
+# change is refused, and the way out named.
+train 2 "$work/global" --train.max_updates=3 --train.global_batch=4
+train 1 "$work/global" --train.global_batch=4 --resume
+grep -q "effective batch 4" "$work/global.log" || fail "the global batch is not kept"
+train 2 "$work/changed" --train.max_updates=3
+expect_failure 2 "--train.global_batch=2" "$bin/unet3d" train "${small[@]}" --train.epochs=3 --model.dropout=0.1 \
+  --output.dir="$work/changed" --resume
+expect_failure 2 "can be shared by 1, 2, 4 ranks" mpirun -n 3 "$bin/unet3d" train "${small[@]}" --train.global_batch=4 --output.dir="$work/no"
+
 # The linear rule counts the ranks that the run began with: gone on with on fewer ranks and as large a batch, it keeps its rates
 # (feature 142).
 linear=(--optim.scale_lr=linear --output.log_every=1 --train.patience=0)
@@ -74,6 +84,9 @@ cp "$work/diverged/last.h5" "$work/good.h5"
 expect_failure 1 "gradient values are NaN or inf" "$bin/unet3d" train "${small[@]/--optim.lr=3e-3/--optim.lr=1e30}" --train.epochs=3 \
   --model.dropout=0.1 --output.dir="$work/diverged" --resume
 grep -q "Resume from the last checkpoint" "$work/out" || { cat "$work/out" >&2; fail "no word on what to do"; }
+# Without one the advice is another.
+expect_failure 1 "No checkpoint was written yet" "$bin/unet3d" train "${small[@]/--optim.lr=3e-3/--optim.lr=1e30}" --train.epochs=3 \
+  --output.dir="$work/lost"
 cmp "$work/good.h5" "$work/diverged/last.h5" || fail "the last good checkpoint is gone"
 train 1 "$work/diverged" --resume
 "$bin/compare_checkpoints" "$work/straight1/last.h5" "$work/diverged/last.h5" || fail "not the bits of the run that did not diverge"

@@ -9,18 +9,14 @@ options=(--train.epochs=12 --train.patience=0 --model.dropout=0.1)
 start() {  # start DIR ARGS...: 2 ranks in the background, pid in $job
   local dir=$1
   shift
-  mpirun -n 2 "$bin/unet3d" train "${small[@]}" "${options[@]}" --output.dir="$dir" "$@" >>"$dir.log" 2>&1 &
+  timeout -k 5 60 mpirun -n 2 "$bin/unet3d" train "${small[@]}" "${options[@]}" --output.dir="$dir" "$@" >>"$dir.log" 2>&1 &
   job=$!
 }
-finish() {  # finish CODE DIR: waits for the job at most a minute
+finish() {  # finish CODE DIR
   local code=$1 dir=$2 got=0
-  ( sleep 60; kill -KILL "$job" 2>/dev/null ) &
-  local guard=$!
   wait "$job" || got=$?
-  kill "$guard" 2>/dev/null || true
   [ "$got" -eq "$code" ] || { cat "$dir.log" >&2; fail "exit code $got instead of $code in $dir"; }
 }
-ranks_of() { pgrep -f "unet3d train .*--output.dir=$1( |$)" | grep -vx "$job" || true; }
 wait_for_lines() {  # wait_for_lines FILE N
   for _ in $(seq 300); do
     [ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ] && return

@@ -24,10 +24,11 @@ mpirun -n 2 "$bin/unet3d" train --data.root="$data" "${settings[@]/--optim.lr=3e
   --train.patience=2 --output.dir="$work/early" 2>"$work/log" || { cat "$work/log" >&2; fail "early stopping"; }
 [ "$(field "$work/early" epoch | tail -n 1)" -eq 3 ] || fail "stopped after epoch $(field "$work/early" epoch | tail -n 1)"
 grep -q "no better validation loss" "$work/log" || fail "the reason is not told"
-# It has ended: resuming trains no further.
+# It has ended: resuming trains no further, and says why.
 mpirun -n 2 "$bin/unet3d" train --data.root="$data" "${settings[@]/--optim.lr=3e-3/--optim.lr=0}" --train.epochs=50 \
   --train.patience=2 --output.dir="$work/early" --resume 2>"$work/log" || fail "resuming an ended run"
 [ "$(field "$work/early" epoch | tail -n 1)" -eq 3 ] || fail "an ended run went on"
+grep -q "nothing to do: this run has ended, .*train.patience above that" "$work/log" || { cat "$work/log" >&2; fail "not told why"; }
 
 # Periodic saves inside an epoch: last.h5 is there when the run is killed before the epoch's end.
 (

@@ -40,6 +40,7 @@ ReturnToService=2
 SlurmdTimeout=30
 KillWait=5
 JobRequeue=1
+SchedulerParameters=bf_interval=2,sched_interval=2
 ${gpus:+GresTypes=gpu}
 NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2 RealMemory=2000$gres
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2 RealMemory=2000$gres

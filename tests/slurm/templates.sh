@@ -28,6 +28,23 @@ if grep -q "requeueing" "$work/gpu.out"; then fail "a usage error was requeued";
 gpus=$(srun -N 2 -n 2 --gpus-per-task=1 --mpi=none bash -c 'echo "gpu $CUDA_VISIBLE_DEVICES"') || fail "srun with GPUs"
 [ "$(grep -c '^gpu 0$' <<<"$gpus")" -eq 2 ] || fail "not one GPU a task: $gpus"
 
+# An array job (166): each task has the arguments of its line, a log of its own, and a log for each of its ranks where that is asked for;
+# one that is stopped requeues itself and no other.
+printf '%s\n' "--train.seed=1 --output.dir=$work/sweep1 --train.max_updates=2" \
+  "--train.seed=2 --output.dir=$work/sweep2 --train.max_hours=0.000001" >"$work/sweep.txt"
+job=$(SWEEP=$work/sweep.txt TASK_LOGS=$work/ranks UNET3D="$bin/unet3d" sbatch --parsable --array=1-3 --nodes=1 --ntasks-per-node=1 \
+  --cpus-per-task=1 --time=2 --output="$work/sweep-%A_%a.out" "$root/slurm/unet3d-cpu.sbatch" "${small[@]}" --train.epochs=1)
+for _ in $(seq 200); do
+  if grep -qs "requeueing" "$work/sweep-${job}_2.out"; then break; fi
+  sleep 0.2
+done
+grep -q "requeueing job ${job}_2" "$work/sweep-${job}_2.out" || { cat "$work"/sweep*.out >&2; fail "the stopped task did not requeue itself"; }
+scancel "$job"
+if grep -q "requeueing" "$work/sweep-${job}_1.out"; then fail "a task that had ended was requeued"; fi
+grep -q "there is no line 3" "$work/sweep-${job}_3.out" || fail "a task without a line is not told"
+grep -q "seed = 2" "$work/sweep2/config.toml" || fail "the task has not its line's arguments"
+grep -q "trained 2 updates" "$work"/ranks/*-0.log || fail "no log of a rank"
+
 # Without PMI: Slurm's own variables, TCP. (n1 and n2 are this host, under names that nobody resolves.)
 MASTER_ADDR=127.0.0.1 srun -N 2 -n 2 --mpi=none "$bin/unet3d" train "${small[@]}" --train.epochs=1 --train.max_updates=2 \
   --output.dir="$work/tcp" >"$work/tcp.log" 2>&1 || { cat "$work/tcp.log" >&2; fail "srun --mpi=none"; }

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's loop on 1, 2 and 4 ranks, with a task whose every call the test sees: stops at each
+// kind of moment (features 141, 167), other numbers of ranks (142), NaN and inf (127, 184),
+// validation with fewer cases than ranks (136, 178), early stopping (146).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "apps/common/stop.hpp"
+#include "apps/train/global_batch.hpp"
+#include "apps/train/parallel.hpp"
+#include "apps/train/trainer.hpp"
+#include "comm/communicator.hpp"
+#include "core/profile.hpp"
+#include "tests/apps/toy_task.hpp"
+#include "tests/support/message_of.hpp"
+#include "tests/support/mpi_main.hpp"
+
+namespace bora::train {
+namespace {
+
+using bora::testing::message_of;
+using bora::testing::Moment;
+using bora::testing::ToyOptions;
+using bora::testing::ToyTask;
+using ::testing::HasSubstr;
+
+class Loop : public ::testing::Test {
+ protected:
+  std::unique_ptr<Collective> ranks = make_communicator(bora::testing::session());
+  std::string folder;
+
+  void SetUp() override {
+    apps::catch_stop_signals();
+    char name[] = "/tmp/bora_loop_XXXXXX";
+    ranks->agree("making a folder", [&] {
+      if (ranks->rank() == 0) BORA_CHECK(::mkdtemp(name) != nullptr, "no folder in /tmp");
+    });
+    folder = ranks->broadcast_text(name, 0, "folder");
+  }
+  void TearDown() override {
+    apps::forget_stop_signal();
+    ranks->barrier("end of the test");
+    if (ranks->rank() == 0) std::filesystem::remove_all(folder);
+  }
+
+  RunConfig config(const std::string& name, const std::string& more = {}) const {
+    RunConfig c;
+    config_load_text(c,
+                     "optim.lr = 3e-2\noutput.log_every = 1\ntrain.epochs = 4\n"
+                     "train.patience = 0\nloader.threads = 1\noutput.dir = '" +
+                         folder + "/" + name + "'\n",
+                     "the test");
+    config_load_text(c, more, "this test");
+    return c;
+  }
+  static Trainer::MakeTask task(const RunConfig& config, const ToyOptions& options) {
+    return [=] { return std::make_unique<ToyTask>(config, options); };
+  }
+
+  struct Result {
+    bool done = false;
+    int64_t updates = 0;
+    Position position;
+    std::vector<float> weights;
+  };
+  static Result train(const RunConfig& config, Collective& group, const ToyOptions& options = {}) {
+    Trainer trainer(task(config, options), config, group);
+    Result r;
+    r.done = trainer.run();
+    r.updates = trainer.updates();
+    r.position = trainer.position();
+    r.weights = trainer.arena().values().all().to_vector<float>();
+    return r;
+  }
+};
+
+// A signal to one rank at each kind of moment: all ranks save and leave, and the resumed run ends
+// with the bits of the one that was never stopped.
+TEST_F(Loop, AStopAtAnyMomentLosesNothing) {
+  const std::string settings = "train.accumulate = 2\n";
+  int losses = 0;
+  const Result straight =
+      train(config("straight", settings), *ranks,
+            {.n_validation = 5, .hook = [&](Moment moment) { losses += moment == Moment::loss; }});
+  ASSERT_TRUE(straight.done);
+  struct Case {
+    const char* name;
+    Moment moment;
+    int call;
+  };
+  // Calls are counted on the signalled rank, the last; `call` 0: while the task is made.
+  for (const Case& c :
+       {Case{"set-up", Moment::loss, 0}, Case{"first micro-step", Moment::loss, 1},
+        Case{"between micro-steps", Moment::loss, 4}, Case{"validation", Moment::validate, 1},
+        Case{"save", Moment::save, 2}, Case{"last update", Moment::loss, losses}}) {
+    const RunConfig run = config(std::string("run ") + c.name, settings);
+    int calls = 0;
+    ToyOptions options;
+    const bool signalled = ranks->rank() == (c.moment == Moment::save ? 0 : ranks->size() - 1);
+    // Few cases: with four ranks the last has none to validate.
+    options.n_validation = 5;
+    options.hook = [&](Moment moment) {
+      if (moment == Moment::loss) ::usleep(10'000);  // steps of a usual length
+      if (signalled && moment == c.moment && ++calls == c.call) ::raise(SIGUSR1);
+    };
+    Result first;
+    {
+      Trainer trainer(
+          [&] {
+            if (signalled && c.call == 0) ::raise(SIGUSR1);
+            return std::make_unique<ToyTask>(run, options);
+          },
+          run, *ranks);
+      first.done = trainer.run();
+      first.updates = trainer.updates();
+    }
+    EXPECT_EQ(signalled ? SIGUSR1 : 0, apps::stop_signal()) << c.name;
+    apps::forget_stop_signal();
+    EXPECT_FALSE(first.done) << c.name;
+    EXPECT_GE(first.updates, 1) << c.name;  // a start always gets on
+    if (ranks->size() == 1 && c.moment == Moment::loss && c.call <= 1) {
+      EXPECT_EQ(1, first.updates) << c.name;
+    }
+    RunConfig again = run;
+    again.resume = true;
+    options.hook = {};
+    const Result end = train(again, *ranks, options);
+    EXPECT_TRUE(end.done) << c.name;
+    EXPECT_EQ(straight.updates, end.updates) << c.name;
+    EXPECT_EQ(straight.weights, end.weights) << c.name;
+  }
+}
+
+// A signal on a rank whose part of the validation is short does not wait for the others' long part.
+TEST_F(Loop, ALongValidationIsLeftByAllRanks) {
+  ToyOptions options;
+  options.n_training = 4;
+  options.n_validation = 40 * ranks->size();
+  int calls = 0;
+  options.hook = [&](Moment moment) {
+    if (moment != Moment::validate) return;
+    if (ranks->rank() == ranks->size() - 1 && calls++ == 1) ::raise(SIGTERM);
+    ::usleep(100'000);  // all of it: 4 s
+  };
+  const double begin_s = now_s();
+  const Result r = train(config("long"), *ranks, options);
+  EXPECT_FALSE(r.done);
+  EXPECT_TRUE(r.position.validation_due);
+  EXPECT_LT(now_s() - begin_s, 2.5);
+}
+
+// The run's own time limit counts in a validation, too.
+TEST_F(Loop, TheTimeLimitEndsAValidation) {
+  ToyOptions options;
+  options.n_training = 1;
+  options.n_validation = 40 * ranks->size();
+  options.hook = [&](Moment moment) {
+    if (moment == Moment::validate) ::usleep(100'000);
+  };
+  const double begin_s = now_s();
+  const Result r = train(config("limit", "train.max_hours = 0.0002\n"), *ranks, options);  // 0.7 s
+  EXPECT_FALSE(r.done);
+  EXPECT_LT(now_s() - begin_s, 3.0);
+}
+
+// An epoch that was saved long ago: told to stop between two epochs, the run saves where it is.
+TEST_F(Loop, AStopBetweenSparseSavesIsSaved) {
+  ToyOptions options;
+  int validations = 0;
+  options.n_validation = ranks->size();
+  options.hook = [&](Moment moment) {
+    if (moment == Moment::validate && ++validations == 2 && ranks->rank() == 0) ::raise(SIGUSR1);
+  };
+  const std::string settings = "output.checkpoint_epochs = 100\ntrain.epochs = 100\n";
+  const Result first = train(config("sparse", settings), *ranks, options);
+  ASSERT_FALSE(first.done);
+  apps::forget_stop_signal();
+  RunConfig again = config(
+      "sparse", settings + "train.max_updates = " + std::to_string(first.updates + 1) + "\n");
+  again.resume = true;
+  Trainer trainer(task(again, {.n_validation = ranks->size()}), again, *ranks);
+  EXPECT_EQ(first.updates, trainer.updates());
+}
+
+// Feature 142: a run goes on with 4, 2 and 1 ranks under the same settings; each sample of each
+// epoch is used exactly once, and reproducible sums give the bits of the straight run.
+TEST_F(Loop, OtherRanksGoOnWithTheSameGlobalBatch) {
+  const std::string settings =
+      "train.global_batch = 4\ncomm.all_reduce = 'reproducible'\ntrain.epochs = 3\n";
+  const auto self = make_self_communicator();
+  const std::string own = "straight" + std::to_string(ranks->rank());
+  const Result straight = train(config(own, settings), *self, {.n_training = 13});
+  const auto all_ranks = make_communicator(bora::testing::session(),
+                                           communicator_options({.all_reduce = "reproducible"}));
+
+  std::vector<std::string> used;
+  const ToyOptions options{.n_training = 13, .used = &used};
+  Result end;
+  int64_t stop = 2;  // in the first epoch, of 4 updates
+  for (int n = ranks->size(); n >= 1; n /= 2, stop += 3) {
+    const auto group = all_ranks->split(ranks->rank() < n ? 0 : 1, ranks->rank());
+    RunConfig run = config("moved", settings);
+    run.resume = true;
+    if (n > 1) run.train.max_updates = stop;
+    if (ranks->rank() < n) end = train(run, *group, options);
+    ranks->barrier("next number of ranks");
+  }
+  if (ranks->rank() == 0) {
+    EXPECT_EQ(straight.weights, end.weights);
+  }
+  std::string mine;
+  for (const std::string& name : used) mine += name + " ";
+  std::map<std::string, int> times;
+  for (const std::string& text : ranks->all_gather_text(mine, "names")) {
+    std::istringstream in(text);
+    for (std::string name; in >> name;) ++times[name];
+  }
+  EXPECT_EQ(13u, times.size());
+  for (const auto& [name, n] : times) EXPECT_EQ(3, n) << name;
+}
+
+TEST_F(Loop, AnotherNumberOfSamplesAnUpdateIsRefused) {
+  const int n = ranks->size();
+  train(config("kept", "train.max_updates = 1\ntrain.accumulate = 2\n"), *ranks);
+  // As many updates an epoch (13 samples), but others.
+  RunConfig other = config("kept", n == 4 ? "train.accumulate = 3\n" : "train.accumulate = 1\n");
+  other.resume = true;
+  EXPECT_THAT(message_of([&] { train(other, *ranks); }),
+              HasSubstr(detail::join("--train.global_batch=", 2 * n)));
+  RunConfig same = config("kept", detail::join("train.global_batch = ", 2 * n, "\n"));
+  same.resume = true;
+  EXPECT_TRUE(train(same, *ranks).done);
+}
+
+TEST(GlobalBatch, SaysWhichNumbersOfRanksFit) {
+  TrainConfig c;
+  c.batch = 2;
+  c.global_batch = 24;
+  EXPECT_EQ(12, accumulate_of(c, 1));
+  EXPECT_EQ(3, accumulate_of(c, 4));
+  EXPECT_EQ(24, samples_of_an_update(c, 4));
+  EXPECT_THAT(message_of([&] { accumulate_of(c, 5); }),
+              HasSubstr("24 is no multiple of 2 x 5 = 10; with this batch it can be shared by "
+                        "1, 2, 3, 4, 6, 12 ranks"));
+  c.global_batch = 25;
+  EXPECT_THAT(message_of([&] { accumulate_of(c, 1); }), HasSubstr("a multiple of train.batch"));
+  c = {.accumulate = 2, .global_batch = 4};
+  EXPECT_THAT(message_of([&] { accumulate_of(c, 1); }), HasSubstr("leave train.accumulate out"));
+}
+
+// Feature 184: a NaN that one rank alone meets, behind statistics that all ranks share.  All ranks
+// look for the cause together, and say the same.
+TEST_F(Loop, ANanOfOneRankIsFoundByAllWithSharedStatistics) {
+  for (const nn::NormKind norm : {nn::NormKind::sync_batch, nn::NormKind::group}) {
+    const double begin_s = now_s();
+    const std::string text = message_of([&] {
+      train(config(norm == nn::NormKind::group ? "group" : "sync", "train.batch = 2\n"), *ranks,
+            {.norm = norm, .bad_training = 3});
+    });
+    EXPECT_LT(now_s() - begin_s, 10.0);
+    EXPECT_THAT(text, HasSubstr("gradient values are NaN or inf"));
+    EXPECT_THAT(text, HasSubstr("the first in the gradient of '"));
+    EXPECT_THAT(text, HasSubstr("in the forward pass the first was op "));
+    EXPECT_EQ(ranks->size() > 1, text.find(" on rank ") != std::string::npos) << text;
+    const std::vector<std::string> all = ranks->all_gather_text(text, "messages");
+    for (const std::string& other : all) EXPECT_EQ(text, other);
+  }
+}
+
+// The advice is true: it names a checkpoint only where there is one.
+TEST_F(Loop, AdviceAfterANanKnowsWhetherThereIsACheckpoint) {
+  const auto text_of = [&](const std::string& name, const std::string& more, bool resume,
+                           const ToyOptions& options) {
+    RunConfig run = config(name, more);
+    run.resume = resume;
+    return message_of([&] { train(run, *ranks, options); });
+  };
+  EXPECT_THAT(text_of("none", "", false, {.bad_training = 3}),
+              HasSubstr("No checkpoint was written yet"));
+  EXPECT_EQ("no error", text_of("some", "train.max_updates = 1\n", false, {}));
+  EXPECT_THAT(text_of("some", "", true, {.bad_training = 3}),
+              HasSubstr("Resume from the last checkpoint (" + folder + "/some, after update 1)"));
+  // In f16, where no smaller loss scale is left.
+  EXPECT_THAT(
+      text_of("half", "precision = 'fp16'\nscaler.initial = 1\n", false, {.bad_training = 3}),
+      HasSubstr("at the lowest loss scale"));
+  // A validation names the case.
+  const std::string text = text_of("validation", "", false, {.bad_validation = 1});
+  EXPECT_THAT(text, HasSubstr("validation case 'v1': its loss is nan"));
+  EXPECT_THAT(text, HasSubstr("in the forward pass the first was op "));
+}
+
+// Features 136, 178: the same loss for any number of ranks, threads and cases, bit for bit.
+TEST_F(Loop, ValidationHasTheSameBitsWithMoreRanksThanCases) {
+  const auto self = make_self_communicator();
+  const auto all_ranks = make_communicator(bora::testing::session(),
+                                           communicator_options({.all_reduce = "reproducible"}));
+  const std::string settings =
+      "train.global_batch = 4\ncomm.all_reduce = 'reproducible'\ntrain.epochs = 1\n";
+  for (const int64_t n : {0, 1, 2, 3, 7}) {
+    const std::string own = detail::join("own", n, "_", ranks->rank());
+    const Result one =
+        train(config(own, settings + "loader.threads = 0\n"), *self, {.n_validation = n});
+    const Result all = train(config(detail::join("all", n), settings + "loader.threads = 3\n"),
+                             *all_ranks, {.n_validation = n});
+    EXPECT_EQ(one.position.best, all.position.best) << n;
+    EXPECT_EQ(1, all.position.best_epoch);
+  }
+}
+
+// A validation case that cannot be read ends all ranks at once, with its name.
+TEST_F(Loop, AFailedValidationCaseEndsAllRanksSoon) {
+  ToyOptions options;
+  options.n_training = 4;
+  options.n_validation = 40 * ranks->size();
+  int calls = 0;
+  options.hook = [&](Moment moment) {
+    if (moment != Moment::validate) return;
+    if (ranks->rank() == ranks->size() - 1 && ++calls == 2) BORA_FAIL("this case is damaged");
+    ::usleep(100'000);
+  };
+  const double begin_s = now_s();
+  EXPECT_THAT(message_of([&] { train(config("damaged"), *ranks, options); }),
+              HasSubstr("this case is damaged"));
+  EXPECT_LT(now_s() - begin_s, 2.5);
+}
+
+// Feature 146: a run that early stopping has ended goes on with a longer patience, and only then.
+TEST_F(Loop, AnEndedRunGoesOnWithMorePatience) {
+  const auto run = [&](const std::string& patience, bool resume) {
+    RunConfig c = config("early", "optim.lr = 0\ntrain.epochs = 50\ntrain.patience = " + patience);
+    c.resume = resume;
+    return train(c, *ranks);
+  };
+  EXPECT_EQ(3, run("2", false).position.data.epoch);
+  EXPECT_EQ(3, run("2", true).position.data.epoch);
+  EXPECT_EQ(6, run("5", true).position.data.epoch);
+}
+
+// Each epoch has one row in the log that says where its time went.
+TEST_F(Loop, EachEpochIsSummedUp) {
+  train(config("summed"), *ranks);
+  ranks->barrier("written");
+  std::ifstream in(folder + "/summed/metrics.jsonl");
+  int rows = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (line.find("\"kind\":\"epoch\"") == std::string::npos) continue;
+    ++rows;
+    for (const char* key : {"update", "epoch", "seconds", "compute_s", "data_wait_s", "comm_wait_s",
+                            "validation_s", "save_s", "samples_per_s", "peak_memory_mb"})
+      EXPECT_THAT(line, HasSubstr("\"" + std::string(key) + "\":"));
+    EXPECT_THAT(line, HasSubstr("\"samples\":13,"));
+  }
+  EXPECT_EQ(4, rows);
+}
+
+TEST_F(Loop, AnEpochsSummaryJoinsTheRanks) {
+  const double r = ranks->rank(), n = ranks->size();
+  const EpochSummary s = join_epoch({.begin_s = now_s() - 100 - r,
+                                     .steps_s = 50 + r,
+                                     .data_wait_s = 3 + r,
+                                     .train_data_wait_s = 2,
+                                     .comm_wait_s = 1 + r,
+                                     .validation_s = 20 - r,
+                                     .save_s = 5,
+                                     .samples = 7},
+                                    cpu(), *ranks);
+  EXPECT_NEAR(100 + n - 1, s.seconds, 2.0);
+  EXPECT_DOUBLE_EQ(47, s.compute_s);
+  EXPECT_DOUBLE_EQ(3 + n - 1, s.data_wait_s);
+  EXPECT_DOUBLE_EQ(1 + (n - 1) / 2, s.comm_wait_s);
+  EXPECT_DOUBLE_EQ(20, s.validation_s);
+  EXPECT_DOUBLE_EQ(5, s.save_s);
+  EXPECT_EQ(7 * ranks->size(), s.samples);
+  EXPECT_DOUBLE_EQ(7 * n / (50 + n - 1), s.samples_per_s);
+  EXPECT_GT(s.peak_memory_mb, 5);
+  EXPECT_LT(s.peak_memory_mb, 1e5);
+}
+
+}  // namespace
+}  // namespace bora::train
