@@ -201,9 +201,13 @@ bool RunWatch::due_since(double last_s, double cost_s) const {
                                   200 * std::max(report_cost_s_, cost_s));
 }
 
-void RunWatch::pictures(std::vector<Picture> pictures, double cost_s) {
+void RunWatch::pictures(const std::function<std::vector<Picture>()>& make) {
   if (log_ == nullptr || !report_works_) return;
   join_job();
+  const double begin_s = now_s();
+  std::vector<Picture> pictures;
+  try_once("pictures", pictures_work_, [&] { pictures = make(); });
+  const double cost_s = now_s() - begin_s;
   for (const Picture& picture : pictures)
     log_->write({{"kind", "figure"},
                  {"update", update_},

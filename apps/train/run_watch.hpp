@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,9 +58,8 @@ class RunWatch {
   bool pictures_due(double cost_s) const {
     return pictures_work_ && due_since(last_pictures_s_, cost_s);
   }
-  /// Logs the pictures, and draws them beside the run, and then the report.  `cost_s`: what it took
-  /// training to make them.
-  void pictures(std::vector<Picture> pictures, double cost_s);
+  /// Logs the pictures that `make` gives, and draws them beside the run, and then the report.
+  void pictures(const std::function<std::vector<Picture>()>& make);
   /// Writes the report beside the run, if it is due.
   void report();
 

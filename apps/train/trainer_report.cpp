@@ -205,15 +205,18 @@ std::optional<bool> Trainer::validate() {
                    (averaged ? "  validation loss of the average " : "  validation loss ") +
                    apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
   }
-  // Some three cases more than this rank's share of the validation.
-  const double a_case_s =
-      (now_s() - validation_begin_s) * ranks_.size() / static_cast<double>(cases->size());
-  if (main() && (watch_->pictures_due(3 * a_case_s) || finished())) {
-    const double begin_s = now_s();
-    std::vector<Picture> pictures = task_->pictures(each, device_);
-    watch_->pictures(std::move(pictures), now_s() - begin_s);
-  }
+  draw_cases(each, now_s() - validation_begin_s);
   return best;
+}
+
+void Trainer::draw_cases(const std::vector<ScoredCase>& cases, double validation_s) {
+  if (!main()) return;
+  // Some three cases more than this rank's share of the validation.
+  const double a_case_s = validation_s * ranks_.size() / static_cast<double>(cases.size());
+  if (!watch_->pictures_due(3 * a_case_s) && !finished()) return;
+  const NoGrad no_grad;
+  const PrecisionScope precision(compute_type_);
+  watch_->pictures([&] { return task_->pictures(cases, device_); });
 }
 
 void Trainer::log_epoch() {

@@ -89,7 +89,7 @@ TEST_F(RunWatchTest, LeavesRowsEventsPicturesAndAReport) {
   log_warn("a hot room");
   watch.cases({{.index = 1, .name = "b", .loss = 2, .scores = {{"mae", "MAE", "m/s", 0.5}}}}, 5, 1);
   watch.row({{"kind", "validation"}, {"update", 5}, {"epoch", 1}, {"loss", 0.25}, {"best", true}});
-  watch.pictures({picture("one"), picture("two")}, 0.001);
+  watch.pictures([&] { return std::vector{picture("one"), picture("two")}; });
   EXPECT_FALSE(watch.pictures_due(0)) << "not again at once";
   watch.finish("finished", 40, 6, 1);
 
@@ -128,7 +128,7 @@ TEST_F(RunWatchTest, WhatCannotBeWrittenIsToldOnceAndTheRunGoesOn) {
   std::filesystem::create_directories(path(kReportFile) + "/in the way");
   RunWatch watch(config_, *alone_, cpu());
   watch.begin(json_, {}, task_);
-  watch.pictures({picture("one")}, 0);
+  watch.pictures([&] { return std::vector{picture("one")}; });
   watch.row({{"kind", "train"}, {"update", 1}, {"loss", 0.5}});
   watch.finish("finished", 1, 1, 0);
   const RunLog log = this->log();
@@ -141,9 +141,21 @@ TEST_F(RunWatchTest, WhatCannotBeWrittenIsToldOnceAndTheRunGoesOn) {
 TEST_F(RunWatchTest, APictureThatFailsDoesNotCostTheReport) {
   RunWatch watch(config_, *alone_, cpu());
   watch.begin(json_, {}, task_);
-  watch.pictures({{"bad", "t", [](const std::string&) { BORA_FAIL("no ink"); }}}, 0);
+  const auto draw = [](const std::string&) { BORA_FAIL("no ink"); };
+  watch.pictures([&] { return std::vector<Picture>{{"bad", "t", draw}}; });
   watch.finish("finished", 1, 1, 0);
   EXPECT_THAT(text_of(*log().last("warning"), "text"), HasSubstr("no ink"));
+  EXPECT_NE(read_file(path(kReportFile)).find("id=\"state\">finished<"), std::string::npos);
+}
+
+TEST_F(RunWatchTest, CasesThatCannotBePredictedDoNotEndTheRun) {
+  RunWatch watch(config_, *alone_, cpu());
+  watch.begin(json_, {}, task_);
+  watch.pictures([]() -> std::vector<Picture> { BORA_FAIL("out of memory"); });
+  EXPECT_FALSE(watch.pictures_due(0));
+  watch.finish("finished", 1, 1, 0);
+  EXPECT_THAT(text_of(*log().last("warning"), "text"), HasSubstr("out of memory"));
+  EXPECT_TRUE(log().of("figure").empty());
   EXPECT_NE(read_file(path(kReportFile)).find("id=\"state\">finished<"), std::string::npos);
 }
 
