@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "core/error.hpp"
+#include "data/hdf5_writer_driver.hpp"
 
 namespace bora::data::hdf5 {
 
@@ -147,12 +148,12 @@ File File::open(const std::string& path) {
 
 File File::create(const std::string& path) {
   Lock lock;
+  const Id list(BORA_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
+  // Writers go to a name of their own (AtomicFile), so a lock would guard nothing: the driver has
+  // none.
+  const auto fault = std::make_shared<detail::WriteFault>();
+  detail::set_writer_driver(list.get(), fault);
   return with_context("cannot create '" + path + "'", [&] {
-    const Id list(BORA_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
-#if H5_VERSION_GE(1, 10, 7)
-    // Writers go to a name of their own (AtomicFile), so a lock guards nothing.
-    BORA_HDF5(H5Pset_file_locking(list.get(), false, true));
-#endif
     // As NetCDF-4 wants it: links and attributes keep the order in which they were made.
     const Id creation(BORA_HDF5(H5Pcreate(H5P_FILE_CREATE)));
     BORA_HDF5(
@@ -163,27 +164,30 @@ File File::create(const std::string& path) {
     File file;
     file.file_ = path;
     file.label_ = path + ":/";
-    try {
-      file.file_id_ =
-          Id(BORA_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), list.get())));
-    } catch (const Error& e) {
-      const std::string text = e.what();
-      if (text.find("lock file") != std::string::npos)
-        throw Error(text +
-                    "; another process may have it open; set HDF5_USE_FILE_LOCKING=FALSE in the "
-                    "environment if the file system has no locks");
-      throw;
+    file.fault_ = fault;
+    const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), list.get());
+    if (id < 0 && fault->code != 0) {
+      H5Eclear2(H5E_DEFAULT);
+      BORA_FAIL(std::strerror(fault->code), " (errno ", fault->code, ")");
     }
+    file.file_id_ = Id(BORA_HDF5(id));
     file.writable_ = true;
     file.id_ = Id(BORA_HDF5(H5Gopen2(file.file_id_.get(), "/", H5P_DEFAULT)));
     return file;
   });
 }
 
+void File::check_written() const {
+  Lock lock;
+  BORA_CHECK(!fault_ || fault_->code == 0, "writing '", file_, "': ", std::strerror(fault_->code),
+             " (errno ", fault_->code, ")");
+}
+
 void File::flush() {
   Lock lock;
   with_context("writing '" + file_ + "'",
                [&] { BORA_HDF5(H5Fflush(file_id_.get(), H5F_SCOPE_LOCAL)); });
+  check_written();
 }
 
 void File::close() {
@@ -194,6 +198,7 @@ void File::close() {
     id_.reset();
     BORA_HDF5(H5Idec_ref(file_id_.release()));
   });
+  check_written();
 }
 
 File::~File() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,7 @@ struct Status {
 #define BORA_HDF5_WARN(call) ::bora::check_warn<::bora::data::hdf5::Status>((call), #call)
 
 namespace detail {
+struct WriteFault;
 template <class T>
 T checked(T code, const char* expression,
           std::source_location where = std::source_location::current()) {
@@ -154,6 +156,8 @@ class Dataset : public Object {
   Shape shape() const;
   TypeInfo type() const;
   std::vector<int64_t> chunk() const;  ///< empty when contiguous
+  /// How it is stored, as far as Storage can say it: other filters are left out.
+  Storage storage() const;
   /// Bytes that the data take in the file, after compression.
   int64_t stored_bytes() const;
 
@@ -220,11 +224,15 @@ class File : public Group {
   const std::string& path() const { return file_; }
   /// Writes buffers out to the operating system.
   void flush();
+  /// Throws Error naming the file and the reason if anything could not be written so far: the
+  /// functions that write do not say it, since what the library buffers is written later.
+  void check_written() const;
   /// Flushes and closes; throws Error when something could not be written.
   void close();
 
  private:
   Id file_id_;
+  std::shared_ptr<detail::WriteFault> fault_;  // of a writable file
   bool writable_ = false;
 };
 

@@ -231,6 +231,28 @@ std::vector<int64_t> Dataset::chunk() const {
   return {chunk.begin(), chunk.end()};
 }
 
+Storage Dataset::storage() const {
+  Lock lock;
+  Storage storage;
+  storage.chunk = chunk();
+  if (storage.chunk.empty()) return storage;
+  const Id list(BORA_HDF5(H5Dget_create_plist(id())));
+  const int n = BORA_HDF5(H5Pget_nfilters(list.get()));
+  for (int i = 0; i < n; ++i) {
+    unsigned flags = 0, config = 0;
+    unsigned values[8] = {};
+    size_t n_values = std::size(values);
+    char name[64] = "";
+    const H5Z_filter_t filter =
+        BORA_HDF5(H5Pget_filter2(list.get(), static_cast<unsigned>(i), &flags, &n_values, values,
+                                 sizeof(name), name, &config));
+    if (filter == H5Z_FILTER_DEFLATE) storage.deflate = static_cast<int>(values[0]);
+    if (filter == H5Z_FILTER_SHUFFLE) storage.shuffle = true;
+    if (filter == H5Z_FILTER_FLETCHER32) storage.fletcher32 = true;
+  }
+  return storage;
+}
+
 int64_t Dataset::stored_bytes() const {
   Lock lock;
   return static_cast<int64_t>(H5Dget_storage_size(id()));

@@ -82,9 +82,15 @@ class NetcdfWriter {
   /// A variable over dimensions made before.  Types: f32, f64, u8, i32, i64.
   hdf5::Dataset& variable(const std::string& name, const std::vector<std::string>& dimensions,
                           const Tensor& values, const hdf5::Storage& storage = {});
+  /// The same without values, which the caller writes (hdf5::Dataset::write) before close().
+  hdf5::Dataset& declare(const std::string& name, const std::vector<std::string>& dimensions,
+                         const Shape& shape, DType type, const hdf5::Storage& storage = {});
   /// The root group, for global attributes.
   hdf5::Group& root();
-  /// Finishes, syncs and renames.
+  /// Throws Error naming the file and the reason if something could not be written so far (a full
+  /// disk), which the other functions do not notice.
+  void check_written() const;
+  /// Finishes and renames.  Throws Error naming the file and the reason; nothing stays behind then.
   void close();
 
  private:
@@ -92,11 +98,44 @@ class NetcdfWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Writes values (axes in the order of `axes`, extents of the variable's grid) as `variable` on the
-/// grid of `like_variable` in file `like`: the same dimensions in the same order, coordinate
-/// variables and attributes (packing and fill attributes are left out, since the values are
-/// unpacked floats), global attributes of `like`, then `attributes` (name, text), which win.
-/// NaN stays NaN (_FillValue = NaN is set).  f32 and f64.
+/// A variable that is written as another file's variable is.
+struct NetcdfLike {
+  std::string file, variable;     ///< the other
+  std::vector<std::string> axes;  ///< in the order that the values have
+  std::string name;               ///< of the new variable
+  DType type = DType::f32;        ///< f32 or f64
+  /// Global attributes, (name, text), beside those of the other file, over which they win.
+  std::vector<std::pair<std::string, std::string>> attributes = {};
+  /// Attributes of the variable.  Empty: those of the other; else these alone.
+  std::vector<std::pair<std::string, std::string>> variable_attributes = {};
+};
+
+/// Writes a variable on the grid of another file's variable, slab by slab: the same dimensions in
+/// the same order, coordinate variables and attributes (packing and fill attributes are left out,
+/// since the values are unpacked floats), chunks and compression, and global attributes.  Chunks
+/// above 64 MiB are cut.  NaN stays NaN (_FillValue = NaN is set).  Nothing is at `path` before
+/// close().
+class NetcdfLikeWriter {
+ public:
+  NetcdfLikeWriter(const std::string& path, const NetcdfLike& like);
+  ~NetcdfLikeWriter();
+  NetcdfLikeWriter(const NetcdfLikeWriter&) = delete;
+  NetcdfLikeWriter& operator=(const NetcdfLikeWriter&) = delete;
+
+  /// The grid, in the order of `axes`.
+  const Shape& shape() const;
+  /// The next planes along axes[0]: (n, rest of the grid) of the type.  They are kept until a row
+  /// of chunks is complete, so that none is compressed twice.  Throws Error for a full disk, too.
+  void write(const Tensor& slab);
+  /// Throws Error unless all planes were written.
+  void close();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The same with all values at once: f32 or f64, axes in the order of `axes`.
 void write_netcdf_like(const std::string& path, const std::string& like,
                        const std::string& like_variable, const std::vector<std::string>& axes,
                        const std::string& variable, const Tensor& values,

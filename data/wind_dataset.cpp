@@ -143,13 +143,13 @@ void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window
              " values of '", c.wind_path, "'");
 }
 
-Sample WindDataset::read_physical(int64_t index, const Window& window) const {
+Sample WindDataset::read_physical(int64_t index, const Window& window, Wind which) const {
   const WindCase& c = at(index);
   const Tensor mask = read_block(c.mask_path, c.mask_stamp, config_.files.mask_variable,
                                  config_.files.axes, window);
   Tensor open = open_cells(mask, config_.files, c.mask_path, window);
   Tensor wind;
-  if (c.wind_path.empty())
+  if (c.wind_path.empty() || which == Wind::leave)
     wind = Tensor::zeros(mask.shape(), DType::f32);
   else
     read_wind_cells(c, index, window, wind, open);
@@ -192,6 +192,25 @@ Sample WindDataset::read(int64_t index, const WindowChoice& choice) const {
   return s;
 }
 
+Sample WindDataset::read_window(int64_t index, const Window& window) const {
+  return read_box(index, window, Wind::read);
+}
+
+Sample WindDataset::read_mask_window(int64_t index, const Window& window) const {
+  return read_box(index, window, Wind::leave);
+}
+
+Sample WindDataset::read_box(int64_t index, const Window& window, Wind wind) const {
+  BORA_CHECK(window.grid == at(index).grid, "case '", at(index).name, "': a window of a grid of ",
+             window.grid, ", the case has ", at(index).grid);
+  const Dims3 overlap = window.overlap();
+  BORA_CHECK(overlap.count() > 0, "case '", at(index).name, "': a window of ", window.shape,
+             " cells that has none in the grid of ", window.grid);
+  Sample s = read_physical(index, window, wind);
+  normaliser_.apply(s);
+  return s;
+}
+
 Moments WindDataset::moments(int64_t index) const {
   const WindCase& c = at(index);
   BORA_CHECK(!c.wind_path.empty(), "case '", c.name, "' has no wind file to take statistics from");
@@ -212,16 +231,33 @@ Volume WindDataset::read_wind(int64_t index) const {
   return NetcdfFile::open(c.wind_path).read_volume(config_.files.wind_variable, config_.files.axes);
 }
 
+std::unique_ptr<NetcdfLikeWriter> prediction_writer(
+    const std::string& path, const WindConfig& config, const WindCase& c,
+    const std::vector<std::pair<std::string, std::string>>& attributes) {
+  NetcdfLike like{.file = c.mask_path,
+                  .variable = config.files.mask_variable,
+                  .axes = config.files.axes,
+                  .name = config.files.wind_variable,
+                  .attributes = attributes,
+                  .variable_attributes = {{"units", "m s-1"},
+                                          {"long_name", "predicted wind speed, 0 in buildings"}}};
+  if (!c.wind_path.empty()) {
+    like.file = c.wind_path;
+    like.variable = config.files.wind_variable;
+    like.variable_attributes.clear();
+  }
+  return std::make_unique<NetcdfLikeWriter>(path, like);
+}
+
 void write_prediction(const std::string& path, const WindConfig& config, const WindCase& c,
                       const Tensor& wind,
                       const std::vector<std::pair<std::string, std::string>>& attributes) {
   BORA_CHECK(wind.defined() && wind.shape() == Shape({c.grid.d, c.grid.h, c.grid.w}), "writing '",
              path, "': prediction of shape ", wind.shape(), ", case '", c.name, "' has a grid of ",
              c.grid);
-  const bool truth = !c.wind_path.empty();
-  write_netcdf_like(path, truth ? c.wind_path : c.mask_path,
-                    truth ? config.files.wind_variable : config.files.mask_variable,
-                    config.files.axes, config.files.wind_variable, wind, attributes);
+  const auto out = prediction_writer(path, config, c, attributes);
+  out->write(wind);
+  out->close();
 }
 
 }  // namespace bora::data

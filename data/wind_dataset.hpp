@@ -38,6 +38,12 @@ class WindDataset : public Dataset {
   /// mask), an infinite value; and for anything that NetcdfFile::read refuses.
   Sample read(int64_t index, const WindowChoice& choice) const override;
 
+  /// The same for any window of the case's grid, nothing varied.  With `per_sample` normalisation
+  /// the scaling is that of the window.
+  Sample read_window(int64_t index, const Window& window) const;
+  /// The same as if the case had no wind file: the mask alone is read.
+  Sample read_mask_window(int64_t index, const Window& window) const;
+
   const WindCase& at(int64_t index) const;
   const WindConfig& config() const { return config_; }
   /// Cases that were left out, one line each.
@@ -55,7 +61,9 @@ class WindDataset : public Dataset {
   Moments moments(int64_t index) const;
 
  private:
-  Sample read_physical(int64_t index, const Window& window) const;
+  enum class Wind { read, leave };
+  Sample read_physical(int64_t index, const Window& window, Wind wind = Wind::read) const;
+  Sample read_box(int64_t index, const Window& window, Wind wind) const;
   void read_wind_cells(const WindCase& c, int64_t index, const Window& window, Tensor& wind,
                        Tensor& open) const;
 
@@ -66,10 +74,18 @@ class WindDataset : public Dataset {
   std::unique_ptr<std::atomic<bool>[]> clip_told_;
 };
 
+class NetcdfLikeWriter;  // data/netcdf.hpp
+
+/// For a predicted wind speed on the whole grid of the case, slabs (n, Y, Z) f32 in m/s, x
+/// ascending; in the case's own format, as write_prediction says.
+std::unique_ptr<NetcdfLikeWriter> prediction_writer(
+    const std::string& path, const WindConfig& config, const WindCase& c,
+    const std::vector<std::pair<std::string, std::string>>& attributes = {});
+
 /// Writes a predicted wind speed (X, Y, Z) f32 in m/s, on the whole grid of the case, in the case's
-/// own format: the dimensions, coordinates and attributes of its wind file, or of its mask where
-/// there is no wind file.  `attributes` (name, text) are added to the file's own.  NaN marks cells
-/// that were not predicted.
+/// own format: the dimensions, coordinates, chunks, compression and attributes of its wind file, or
+/// of its mask where there is no wind file (units and long_name then say what it is).  `attributes`
+/// (name, text) are added to the file's own.  NaN marks cells that were not predicted.
 void write_prediction(const std::string& path, const WindConfig& config, const WindCase& c,
                       const Tensor& wind,
                       const std::vector<std::pair<std::string, std::string>>& attributes = {});

@@ -266,15 +266,19 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks) {
   return files;
 }
 
+std::string wind_case_name(const WindConfig& config, const std::string& mask_path) {
+  const std::string file = fs::path(mask_path).filename().string();
+  const std::string& suffix = config.files.mask_suffix;
+  return ends_with(file, suffix) ? file.substr(0, file.size() - suffix.size())
+                                 : fs::path(file).stem().string();
+}
+
 WindCase open_wind_case(const WindConfig& config, const std::string& mask_path,
                         const std::string& wind_path) {
   WindCase c;
   c.mask_path = mask_path;
   c.wind_path = wind_path;
-  const std::string file = fs::path(mask_path).filename().string();
-  const std::string& suffix = config.files.mask_suffix;
-  c.name = ends_with(file, suffix) ? file.substr(0, file.size() - suffix.size())
-                                   : fs::path(file).stem().string();
+  c.name = wind_case_name(config, mask_path);
   // The layout only matters for splits; the angle only where the network is told it.
   WindFilesConfig names = config.files;
   names.layout_pattern.clear();

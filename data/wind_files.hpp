@@ -44,8 +44,12 @@ struct WindFiles {
 /// them, with skip a warning does and the cases are left out.  No case left is an Error.
 WindFiles find_wind_files(const WindConfig& config, Collective* ranks = nullptr);
 
+/// The name of the case of a mask file: its file name without the mask suffix; without that, the
+/// whole stem.
+std::string wind_case_name(const WindConfig& config, const std::string& mask_path);
+
 /// A case of one mask file, without truth, for prediction.  `wind_path` may be given where there is
-/// one.  The name must end in the mask suffix; without that, the whole stem is the case's name.
+/// one.
 WindCase open_wind_case(const WindConfig& config, const std::string& mask_path,
                         const std::string& wind_path = {});
 

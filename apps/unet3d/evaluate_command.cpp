@@ -1,40 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <numeric>
 
 #include "apps/common/device_choice.hpp"
+#include "apps/common/same_settings.hpp"
+#include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/evaluation.hpp"
+#include "apps/unet3d/picture.hpp"
+#include "apps/unet3d/pulse.hpp"
 #include "comm/communicator.hpp"
 #include "core/log.hpp"
 
 namespace bora::unet3d {
 namespace {
 
-struct EvaluateConfig {
-  std::string checkpoint;
+struct EvaluateConfig : FieldConfig {
   std::string part = "test";
   std::string root;
   std::string output = "evaluation.csv";
+  std::string json;
+  std::string pictures;
+  double height = 10.0;
   double hit_threshold = 0.5;
-  bool mirror = false;
-  std::string device = "auto";
   static constexpr auto fields() {
-    return std::tuple{
-        field("checkpoint", &EvaluateConfig::checkpoint,
-              "the network: best.h5 or last.h5 of a run"),
-        field("part", &EvaluateConfig::part, "which cases of the run's split",
-              one_of("test", "validation", "training", "all")),
-        field("root", &EvaluateConfig::root, "folder of the data set, if not the run's own"),
-        field("output", &EvaluateConfig::output,
-              "the table, one row per case, predictor and region"),
-        field("hit_threshold", &EvaluateConfig::hit_threshold, "m/s: an error up to this is a hit",
-              positive),
-        field("mirror", &EvaluateConfig::mirror,
-              "average with the prediction of the case mirrored in y"),
-        field("device", &EvaluateConfig::device, "what computes, as in training",
-              one_of("auto", "cpu", "cuda"))};
+    return std::tuple_cat(
+        FieldConfig::fields(),
+        std::tuple{
+            field("part", &EvaluateConfig::part, "which cases of the run's split",
+                  one_of("test", "validation", "training", "all")),
+            field("root", &EvaluateConfig::root, "folder of the data set, if not the run's own"),
+            field(
+                "output", &EvaluateConfig::output,
+                "the table, one row per case, predictor and region: CSV, or JSON for a name ending "
+                "in .json"),
+            field("json", &EvaluateConfig::json, "the same numbers as JSON, too"),
+            field("pictures", &EvaluateConfig::pictures,
+                  "folder for pictures of the best, the median and the worst case"),
+            field("height", &EvaluateConfig::height,
+                  "metres above ground of the pictures' horizontal slice", at_least(0)),
+            field("hit_threshold", &EvaluateConfig::hit_threshold,
+                  "m/s: an error up to this is a hit", positive)});
   }
 };
 
@@ -59,6 +68,71 @@ void require_same_split(const TrainedModel& trained, const Cases& cases) {
   compare("test", trained.test, cases.test());
 }
 
+const char* weights_text(const TrainedModel& trained) {
+  return trained.weights == Weights::ema ? "ema" : "model";
+}
+
+data::JsonRecord settings_of(const EvaluateConfig& config, const TrainedModel& trained,
+                             const Evaluation& evaluation) {
+  const data::Scaling scaling = trained.normaliser.scaling();
+  return {{"checkpoint", config.checkpoint},
+          {"updates", trained.updates},
+          {"weights", weights_text(trained)},
+          {"root", trained.config.data.root},
+          {"part", config.part},
+          {"n_cases", static_cast<int64_t>(evaluation.names.size())},
+          {"window", config.window},
+          {"overlap", config.overlap},
+          {"windows", evaluation.windows},
+          {"flips", config.mirror ? "y" : config.flips},
+          {"precision", config.precision},
+          {"hit_threshold", config.hit_threshold},
+          {"normalisation", data::name_of(trained.normaliser.mode())},
+          {"mean", scaling.mean},
+          {"sigma", scaling.sigma}};
+}
+
+void write_tables(const EvaluateConfig& config, const TrainedModel& trained,
+                  const Evaluation& evaluation) {
+  for (const std::string& path : {config.output, config.json}) {
+    const auto folder = std::filesystem::path(path).parent_path();
+    if (!folder.empty()) std::filesystem::create_directories(folder);
+  }
+  const data::JsonRecord settings = settings_of(config, trained, evaluation);
+  if (config.output.ends_with(".json"))
+    write_scores_json(config.output, settings, evaluation);
+  else
+    write_scores(config.output, evaluation.scores);
+  if (!config.json.empty()) write_scores_json(config.json, settings, evaluation);
+}
+
+/// Rank 0 predicts the telling cases again and draws them on one scale.
+void draw_pictures(const EvaluateConfig& config, TrainedModel& trained, const EvaluationTask& task,
+                   const Evaluation& evaluation, Collective& ranks) {
+  work_apart(ranks, "drawing pictures", [&](Pulse& pulse) {
+    if (ranks.rank() != 0) return;
+    std::vector<data::SliceFigure> figures;
+    std::vector<std::string> paths;
+    for (const auto& [kind, i] : telling_cases(evaluation)) {
+      const int64_t index = index_among_all(*task.part, i);
+      const ScoredField scored = score_field(trained, task, index, [&] { pulse.beat(); });
+      const data::WindCase& files = task.cases->all().at(index);
+      figures.push_back(prediction_figure(trained.config.data, files, scored.sample, scored.field,
+                                          config.height));
+      figures.back().title +=
+          ", the " + kind + " of " + std::to_string(evaluation.names.size()) + " by relative L2";
+      paths.push_back(
+          (std::filesystem::path(config.pictures) / (kind + "_" + files.name + ".png")).string());
+    }
+    share_scales(figures);
+    std::filesystem::create_directories(config.pictures);
+    for (size_t i = 0; i < figures.size(); ++i) {
+      data::draw_slices(paths[i], figures[i]);
+      log_info("picture: ", paths[i]);
+    }
+  });
+}
+
 }  // namespace
 
 int evaluate_command(MpiSession& session, const std::vector<std::string>& args) {
@@ -74,15 +148,19 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args) 
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
-  if (config.checkpoint.empty())
-    throw UsageError("evaluate: --checkpoint=FILE is wanted (best.h5 of a run)");
+  check_field_config(config, "evaluate");
   apps::set_compute_threads(session.local_size());
-  const std::unique_ptr<Collective> ranks = make_communicator(session);
+  CommunicatorOptions options;
+  options.timeout_s = config.comm.timeout_s;
+  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
+  apps::require_same_settings(*ranks, config_text(config));
   const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
   if (session.rank() == 0) log_info("device: ", choice.text());
   TrainedModel trained;
-  ranks->agree("loading " + config.checkpoint,
-               [&] { trained = load_trained(config.checkpoint, choice.device); });
+  ranks->agree("loading " + config.checkpoint, [&] {
+    trained = load_trained(config.checkpoint, choice.device, weights_from(config.weights));
+  });
+  flips_of(config, trained);  // refuses before anything is read
   if (!config.root.empty()) trained.config.data.root = config.root;
   const Cases cases(trained.config.data, trained.config.split, *ranks, &trained.normaliser);
   if (config.part != "all") require_same_split(trained, cases);
@@ -96,15 +174,22 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args) 
     throw UsageError("evaluate: the run has no " + config.part +
                      " cases; choose another --part (split.test of the run was " +
                      std::to_string(trained.config.split.test) + ")");
-  const std::vector<Score> scores = evaluate(trained, cases, part, config.hit_threshold,
-                                             mirror_mode(config.mirror, trained), *ranks);
+  const EvaluationTask task{
+      .cases = &cases, .part = &part, .config = &config, .hit_threshold = config.hit_threshold};
+  const Evaluation evaluation = evaluate(trained, task, *ranks);
   ranks->agree("writing " + config.output, [&] {
-    if (session.rank() == 0) write_scores(config.output, scores);
+    if (session.rank() == 0) write_tables(config, trained, evaluation);
   });
+  if (!config.pictures.empty()) draw_pictures(config, trained, task, evaluation, *ranks);
   if (session.rank() == 0) {
-    std::printf("%ld %s cases, checkpoint %s (%ld updates)\n%s", static_cast<long>(part.size()),
-                config.part.c_str(), config.checkpoint.c_str(), static_cast<long>(trained.updates),
-                score_table(scores).c_str());
+    const double seconds =
+        std::accumulate(evaluation.seconds.begin(), evaluation.seconds.end(), 0.0) /
+        static_cast<double>(part.size());
+    std::printf("%ld %s cases, checkpoint %s (%ld updates, weights %s)\n%s\n%s s a case\n%s",
+                static_cast<long>(part.size()), config.part.c_str(), config.checkpoint.c_str(),
+                static_cast<long>(trained.updates), weights_text(trained),
+                evaluation.windows.c_str(), apps::brief(seconds).c_str(),
+                score_table(evaluation.scores).c_str());
     std::fflush(stdout);
   }
   return 0;

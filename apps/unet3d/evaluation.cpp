@@ -2,25 +2,21 @@
 #include "apps/unet3d/evaluation.hpp"
 
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <iomanip>
 #include <optional>
-#include <sstream>
 #include <type_traits>
 
+#include "apps/unet3d/pulse.hpp"
 #include "apps/unet3d/regions.hpp"
 #include "apps/unet3d/trivial.hpp"
-#include "core/tape.hpp"
-#include "data/augment.hpp"
-#include "data/csv.hpp"
-#include "data/sampler.hpp"
+#include "core/log.hpp"
+#include "core/precision.hpp"
 
 namespace bora::unet3d {
 namespace {
 
-constexpr int kPredictors = 1 + static_cast<int>(TrivialPredictors::kNames.size());
 constexpr int kRegions = static_cast<int>(kRegionNames.size());
 
 const char* predictor_name(int p) {
@@ -40,138 +36,194 @@ Tensor physical_target(const data::Sample& sample) {
   return t.reshape(sample.region.shape());
 }
 
-}  // namespace
+Dims3 shape_of(const Tensor& t) { return {t.size(0), t.size(1), t.size(2)}; }
 
-Mirror mirror_mode(bool wanted, const TrainedModel& trained) {
-  if (wanted && !trained.config.data.augment.flip_y)
-    throw UsageError("--mirror: the run of " + trained.path +
-                     " did not train on mirrored cases (data.augment.flip_y)");
-  return wanted ? Mirror::average : Mirror::no;
+/// The box of a case that is scored.
+data::Window area_of(const TrainedModel& trained, const EvaluationTask& task, int64_t index) {
+  return plan_field(*task.config, trained, task.cases->all().at(index).grid).area;
 }
 
-Tensor predict_field(TrainedModel& trained, const data::Sample& sample, Mirror mirror) {
-  const NoGrad no_grad;
-  trained.model->set_training(false);
-  const Shape s = sample.input.shape();
-  const Device device = trained.arena->device();
-  const auto forward = [&](const Tensor& input) {
-    const Tensor x = input.reshape({1, s[0], s[1], s[2], s[3]}).to(device);
-    return trained.model->forward(x).to(cpu());
-  };
-  Tensor y = forward(sample.input).clone();
-  if (mirror == Mirror::average) {
-    data::Sample other = sample;
-    data::vary(other, {.flip_y = true});
-    const Tensor image = forward(other.input);
-    const float* m = image.data<float>();
-    float* values = y.data<float>();
-    for (int64_t i = 0; i < y.numel(); ++i) {
-      const int64_t k = i % s[2], j = i / s[2] % s[1], x = i / s[2] / s[1];
-      values[i] = 0.5f * (values[i] + m[(x * s[1] + s[1] - 1 - j) * s[2] + k]);
+/// How many trivial predictors these cases allow, decided by their shapes alone.
+int n_trivial(const TrainedModel& trained, const EvaluationTask& task) {
+  std::optional<Dims3> first;
+  int n = static_cast<int>(TrivialPredictors::kNames.size());
+  for (const data::Dataset* part : {&task.cases->training(), task.part})
+    for (int64_t i = 0; i < part->size(); ++i) {
+      const Dims3 shape = area_of(trained, task, index_among_all(*part, i)).shape;
+      if (!first) first = shape;
+      if (shape.w != first->w) return 0;
+      if (!(shape == *first)) n = 2;
     }
-  }
-  data::denormalise(y, sample.scaling);
-  y = y.reshape({s[0], s[1], s[2]});
-  // Inside buildings there is no wind, whatever the network says.
-  float* values = y.data<float>();
-  const float* mask = sample.input.data<float>();
-  for (int64_t i = 0; i < y.numel(); ++i)
-    if (mask[i * s[3]] < 0) values[i] = 0.0f;
-  return y;
+  return n;
 }
 
-std::vector<Score> evaluate(TrainedModel& trained, const Cases& cases, const data::Dataset& which,
-                            double hit_threshold, Mirror mirror, Collective& ranks) {
-  BORA_CHECK(which.size() > 0, "evaluate: there is no case to evaluate");
+std::optional<TrivialPredictors> fit_trivial(const TrainedModel& trained,
+                                             const EvaluationTask& task, int n, Collective& ranks) {
+  if (n < 3 && ranks.rank() == 0)
+    log_warn(n == 0 ? "the cases have different numbers of levels: no trivial predictors"
+                    : "the cases have different shapes: no mean field, cell by cell");
+  if (n == 0) return std::nullopt;
+  const data::Dataset& training = task.cases->training();
   std::optional<TrivialPredictors> fit;
   ranks.agree("fitting the trivial predictors", [&] {
-    const data::Sample first = cases.training().read(0, data::WindowChoice::centred());
-    const Shape s = first.region.shape();
-    fit.emplace(Dims3{s[0], s[1], s[2]});
-    for (const int64_t i : share(cases.training().size(), ranks)) {
-      const data::Sample sample = cases.training().read(i, data::WindowChoice::centred());
-      BORA_CHECK(sample.region.shape() == s, "case ", sample.name, " has shape ",
-                 sample.region.shape(), ", case ", first.name, " has ", s,
-                 ": set data.shape so that all cases have one shape");
+    BORA_CHECK(training.size() > 0, "evaluate: no training case to fit trivial predictors on");
+    const Dims3 shape = area_of(trained, task, index_among_all(training, 0)).shape;
+    fit.emplace(n == 3 ? TrivialPredictors(shape) : TrivialPredictors::of_levels(shape.w));
+    for (const int64_t i : share(training.size(), ranks)) {
+      const int64_t index = index_among_all(training, i);
+      const data::Sample sample =
+          task.cases->all().read_window(index, area_of(trained, task, index));
       fit->add(physical_target(sample), sample.region);
     }
   });
   fit->reduce(ranks);
-  const std::array<Tensor, 3> trivial = fit->fields();
+  return fit;
+}
 
-  // One row of sums for each (case, predictor, region); the ranks fill their own rows and zeros
-  // elsewhere, so that joining is exact.
-  constexpr int64_t kFields = static_cast<int64_t>(sizeof(kernels::ErrorSums) / sizeof(int64_t));
+/// Rows of sums, as their bits: the ranks fill their own and leave zeros elsewhere, so that joining
+/// them is exact.  Behind the rows of a case, its sigma and its seconds.
+class Table {
+ public:
+  static constexpr int64_t kFields =
+      static_cast<int64_t>(sizeof(kernels::ErrorSums) / sizeof(int64_t));
   static_assert(std::is_trivially_copyable_v<kernels::ErrorSums> &&
                 sizeof(kernels::ErrorSums) % sizeof(int64_t) == 0);
-  const int64_t n = which.size();
-  Tensor table =
-      Tensor::zeros({n, kPredictors, kRegions, kFields}, DType::i64);  // the structs' bits
-  ranks.agree("evaluation", [&] {
+
+  Table(int64_t n_cases, int n_predictors)
+      : n_predictors_(n_predictors),
+        bits_(Tensor::zeros({n_cases, n_predictors * kRegions * kFields + 2}, DType::i64)) {}
+
+  void set(int64_t i, int p, int r, const kernels::ErrorSums& sums) {
+    std::memcpy(row(i) + (p * kRegions + r) * kFields, &sums, sizeof sums);
+  }
+  kernels::ErrorSums sums(int64_t i, int p, int r) const {
+    kernels::ErrorSums sums;
+    std::memcpy(static_cast<void*>(&sums), row(i) + (p * kRegions + r) * kFields, sizeof sums);
+    return sums;
+  }
+  void set_numbers(int64_t i, double sigma, double seconds) {
+    const double numbers[] = {sigma, seconds};
+    std::memcpy(row(i) + n_predictors_ * kRegions * kFields, numbers, sizeof numbers);
+  }
+  double number(int64_t i, int which) const {
+    double value = 0;
+    std::memcpy(&value, row(i) + n_predictors_ * kRegions * kFields + which, sizeof value);
+    return value;
+  }
+  double sigma(int64_t i) const { return number(i, 0); }
+  double seconds(int64_t i) const { return number(i, 1); }
+  void join(Collective& ranks) { ranks.all_reduce(bits_, ReduceOp::sum, "evaluation sums"); }
+
+ private:
+  int64_t* row(int64_t i) { return bits_.data<int64_t>() + i * bits_.size(1); }
+  const int64_t* row(int64_t i) const { return bits_.data<int64_t>() + i * bits_.size(1); }
+  int n_predictors_;
+  Tensor bits_;
+};
+
+}  // namespace
+
+double Score::mae_normalised() const {
+  return abs_normalised / (sums.count > 0 ? sums.count : NAN);
+}
+double Score::rmse_normalised() const {
+  return std::sqrt(square_normalised / (sums.count > 0 ? sums.count : NAN));
+}
+
+void Score::normalise(double sigma) {
+  abs_normalised = sums.abs / sigma;
+  square_normalised = sums.square / (sigma * sigma);
+  max_normalised = sums.max_abs / sigma;
+}
+
+void Score::add(const Score& other) {
+  sums.add(other.sums);
+  abs_normalised += other.abs_normalised;
+  square_normalised += other.square_normalised;
+  // As in ErrorSums: NaN wins.
+  if (!(max_normalised >= other.max_normalised)) max_normalised = other.max_normalised;
+}
+
+int64_t index_among_all(const data::Dataset& part, int64_t index) {
+  const auto* subset = dynamic_cast<const data::Subset*>(&part);
+  return subset ? subset->base_index(index) : index;
+}
+
+ScoredField score_field(TrainedModel& trained, const EvaluationTask& task, int64_t index,
+                        const std::function<void()>& after_window) {
+  ScoredField out;
+  out.plan = plan_field(*task.config, trained, task.cases->all().at(index).grid);
+  out.sample = task.cases->all().read_window(index, out.plan.area);
+  out.target = physical_target(out.sample);
+  const auto start = std::chrono::steady_clock::now();
+  out.field = predict_whole_field(
+      trained, {.cases = &task.cases->all(),
+                .index = index,
+                .plan = out.plan,
+                .scaling = out.sample.scaling,
+                .mode = {flips_of(*task.config, trained), precision_type(task.config->precision)},
+                .after_window = after_window});
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+Evaluation evaluate(TrainedModel& trained, const EvaluationTask& task, Collective& ranks) {
+  BORA_CHECK(task.cases && task.part && task.config, "evaluate: a task without cases or settings");
+  const int64_t n = task.part->size();
+  BORA_CHECK(n > 0, "evaluate: there is no case to evaluate");
+  const int n_predictors = 1 + n_trivial(trained, task);
+  const std::optional<TrivialPredictors> fit = fit_trivial(trained, task, n_predictors - 1, ranks);
+
+  Evaluation out;
+  Table table(n, n_predictors);
+  work_apart(ranks, "evaluation", [&](Pulse& pulse) {
     for (const int64_t i : share(n, ranks)) {
-      const data::Sample sample = which.read(i, data::WindowChoice::centred());
-      const Tensor target = physical_target(sample);
-      const auto masks = region_masks(sample.region, building_cells(sample), cases.heights(sample));
-      for (int p = 0; p < kPredictors; ++p) {
-        const Tensor field =
-            p == 0 ? predict_field(trained, sample, mirror) : trivial[static_cast<size_t>(p - 1)];
-        BORA_CHECK(field.shape() == target.shape(), "case ", sample.name, " has shape ",
-                   target.shape(), ", the predictors have ", field.shape());
-        for (int r = 0; r < kRegions; ++r) {
-          const kernels::ErrorSums sums =
-              case_errors(field, target, masks[static_cast<size_t>(r)], hit_threshold);
-          std::memcpy(table.data<int64_t>() + ((i * kPredictors + p) * kRegions + r) * kFields,
-                      &sums, sizeof sums);
-        }
-      }
+      const ScoredField scored =
+          score_field(trained, task, index_among_all(*task.part, i), [&] { pulse.beat(); });
+      const data::Sample& sample = scored.sample;
+      const auto masks =
+          region_masks(sample.region, building_cells(sample), task.cases->heights(sample));
+      std::vector<Tensor> fields{scored.field};
+      if (fit)
+        for (Tensor& t : fit->fields_of(shape_of(scored.target))) fields.push_back(std::move(t));
+      for (int p = 0; p < n_predictors; ++p)
+        for (int r = 0; r < kRegions; ++r)
+          table.set(i, p, r,
+                    case_errors(fields[static_cast<size_t>(p)], scored.target,
+                                masks[static_cast<size_t>(r)], task.hit_threshold));
+      table.set_numbers(i, sample.scaling.sigma, scored.seconds);
     }
   });
-  ranks.all_reduce(table, ReduceOp::sum, "evaluation sums");
+  table.join(ranks);
 
-  std::vector<Score> scores;
-  for (int64_t i = 0; i <= n; ++i)
-    for (int p = 0; p < kPredictors; ++p)
-      for (int r = 0; r < kRegions; ++r) {
-        Score score{i < n ? which.name(i) : "pooled",
-                    predictor_name(p),
-                    kRegionNames[static_cast<size_t>(r)],
-                    {}};
-        for (int64_t c = i < n ? i : 0; c < (i < n ? i + 1 : n); ++c) {
-          kernels::ErrorSums sums;
-          std::memcpy(static_cast<void*>(&sums),
-                      table.data<int64_t>() + ((c * kPredictors + p) * kRegions + r) * kFields,
-                      sizeof sums);
-          score.sums.add(sums);
-        }
-        scores.push_back(std::move(score));
-      }
-  return scores;
-}
-
-void write_scores(const std::string& path, const std::vector<Score>& scores) {
-  data::CsvWriter csv(path, {"case", "predictor", "region", "cells", "mae", "rmse", "relative_l2",
-                             "mre", "nrmse", "hit_rate", "r2", "max_error"});
-  for (const Score& s : scores)
-    csv.row({s.case_name, s.predictor, s.region, static_cast<int64_t>(s.sums.count), s.sums.mae(),
-             s.sums.rmse(), s.sums.relative_l2(), s.sums.mre(), s.sums.nrmse(), s.sums.hit_rate(),
-             s.sums.r2(), s.sums.max_abs});
-  csv.close();
-}
-
-std::string score_table(const std::vector<Score>& scores) {
-  std::ostringstream out;
-  out << std::left << std::setw(14) << "predictor" << std::setw(10) << "region" << std::right
-      << std::setw(13) << "relative L2" << std::setw(12) << "RMSE m/s" << std::setw(12) << "MAE m/s"
-      << std::setw(9) << "R^2" << '\n';
-  for (const char* region : kRegionNames)
-    for (const Score& s : scores) {
-      if (s.case_name != "pooled" || s.region != region) continue;
-      out << std::left << std::setw(14) << s.predictor << std::setw(10) << s.region << std::right
-          << std::fixed << std::setprecision(4) << std::setw(13) << s.sums.relative_l2()
-          << std::setw(12) << s.sums.rmse() << std::setw(12) << s.sums.mae() << std::setprecision(3)
-          << std::setw(9) << s.sums.r2() << '\n';
+  out.windows =
+      plan_field(*task.config, trained, task.cases->all().at(index_among_all(*task.part, 0)).grid)
+          .text;
+  for (int64_t i = 0; i < n; ++i) {
+    out.names.push_back(task.part->name(i));
+    out.seconds.push_back(table.seconds(i));
+  }
+  const auto score_of = [&](int64_t i, int p, int r) {
+    Score score{.case_name = task.part->name(i),
+                .predictor = predictor_name(p),
+                .region = kRegionNames[static_cast<size_t>(r)],
+                .sums = table.sums(i, p, r)};
+    score.normalise(table.sigma(i));
+    return score;
+  };
+  for (int64_t i = 0; i < n; ++i)
+    for (int p = 0; p < n_predictors; ++p)
+      for (int r = 0; r < kRegions; ++r) out.scores.push_back(score_of(i, p, r));
+  for (int p = 0; p < n_predictors; ++p)
+    for (int r = 0; r < kRegions; ++r) {
+      Score pooled{.case_name = "pooled",
+                   .predictor = predictor_name(p),
+                   .region = kRegionNames[static_cast<size_t>(r)],
+                   .sums = {}};
+      for (int64_t i = 0; i < n; ++i) pooled.add(score_of(i, p, r));
+      out.scores.push_back(std::move(pooled));
     }
-  return out.str();
+  return out;
 }
 
 }  // namespace bora::unet3d

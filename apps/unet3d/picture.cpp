@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/unet3d/picture.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "apps/unet3d/cases.hpp"
-#include "data/figure.hpp"
 #include "data/netcdf.hpp"
 
 namespace bora::unet3d {
@@ -34,9 +36,9 @@ int64_t row_of_tallest(const Tensor& building) {
 
 }  // namespace
 
-void draw_prediction(const std::string& path, const data::WindConfig& config,
-                     const data::WindCase& files, const data::Sample& sample, const Tensor& field,
-                     double height) {
+data::SliceFigure prediction_figure(const data::WindConfig& config, const data::WindCase& files,
+                                    const data::Sample& sample, const Tensor& field,
+                                    double height) {
   Tensor truth = sample.target.clone();
   data::denormalise(truth, sample.scaling);
   const data::NetcdfFile file = data::NetcdfFile::open(files.mask_path);
@@ -56,7 +58,38 @@ void draw_prediction(const std::string& path, const data::WindConfig& config,
   figure.slices = {data::horizontal_slice(source, height),
                    data::vertical_slice(source, y.empty() ? static_cast<double>(row) + 0.5
                                                           : y[static_cast<size_t>(row)])};
-  data::draw_slices(path, figure);
+  return figure;
+}
+
+void share_scales(std::vector<data::SliceFigure>& figures) {
+  double least = 0, most = -INFINITY, error = 0;
+  for (const data::SliceFigure& figure : figures) {
+    std::vector<double> errors;
+    for (const data::Slice& s : figure.slices)
+      for (size_t i = 0; i < s.open.size(); ++i) {
+        if (s.open[i] == 0) continue;
+        for (const double v : {s.truth[i], s.prediction[i]})
+          if (std::isfinite(v)) least = std::min(least, v), most = std::max(most, v);
+        const double e = std::abs(double{s.prediction[i]} - double{s.truth[i]});
+        if (std::isfinite(e)) errors.push_back(e);
+      }
+    if (errors.empty()) continue;
+    // As draw_slices chooses for one figure; the widest of all.
+    const auto at = errors.begin() +
+                    static_cast<std::ptrdiff_t>(0.995 * static_cast<double>(errors.size() - 1));
+    std::nth_element(errors.begin(), at, errors.end());
+    error = std::max(error, *at);
+  }
+  for (data::SliceFigure& figure : figures) {
+    if (most > least) figure.low = least, figure.high = most;
+    if (error > 0) figure.error = error;
+  }
+}
+
+void draw_prediction(const std::string& path, const data::WindConfig& config,
+                     const data::WindCase& files, const data::Sample& sample, const Tensor& field,
+                     double height) {
+  data::draw_slices(path, prediction_figure(config, files, sample, field, height));
 }
 
 }  // namespace bora::unet3d

@@ -16,18 +16,27 @@ TrivialPredictors::TrivialPredictors(Dims3 shape)
       sums_(static_cast<size_t>(shape.count())),
       counts_(static_cast<size_t>(shape.count())) {}
 
+TrivialPredictors TrivialPredictors::of_levels(int64_t levels) {
+  TrivialPredictors fit(Dims3{1, 1, levels});
+  fit.any_shape_ = true;
+  return fit;
+}
+
 void TrivialPredictors::add(const Tensor& target, const Tensor& region) {
-  BORA_CHECK(target.numel() == shape_.count() && region.numel() == shape_.count(),
-             "TrivialPredictors: target ", target.shape(), " and region ", region.shape(),
-             " for cases of ", shape_);
+  const bool fits = any_shape_ ? region.rank() == 3 && region.size(2) == shape_.w
+                               : region.numel() == shape_.count();
+  BORA_CHECK(fits && target.numel() == region.numel(), "TrivialPredictors: target ", target.shape(),
+             " and region ", region.shape(), " for cases of ", shape_);
   const float* t = target.data<float>();
   const uint8_t* r = region.data<uint8_t>();
-  for (size_t i = 0; i < sums_.size(); ++i) {
+  const auto n = static_cast<size_t>(region.numel());
+  for (size_t i = 0; i < n; ++i) {
     if (!r[i]) continue;
     BORA_CHECK(std::fabs(static_cast<double>(t[i])) < 5000.0, "TrivialPredictors: a target of ",
                t[i], " in an open cell: the sum is made for wind speeds in m/s");
-    sums_[i] += std::llround(static_cast<double>(t[i]) * kUnit);
-    ++counts_[i];
+    const size_t at = any_shape_ ? i % sums_.size() : i;
+    sums_[at] += std::llround(static_cast<double>(t[i]) * kUnit);
+    ++counts_[at];
   }
 }
 
@@ -60,6 +69,23 @@ std::array<Tensor, 3> TrivialPredictors::fields() const {
     out[0].data<float>()[i] = static_cast<float>(mean / kUnit);
     out[1].data<float>()[i] = static_cast<float>(profile / kUnit);
     out[2].data<float>()[i] = static_cast<float>(cell / kUnit);
+  }
+  return out;
+}
+
+std::vector<Tensor> TrivialPredictors::fields_of(const Dims3& shape) const {
+  const std::array<Tensor, 3> fitted = fields();
+  if (!any_shape_) {
+    BORA_CHECK(shape == shape_, "TrivialPredictors: a case of ", shape, ", fitted on ", shape_);
+    return {fitted.begin(), fitted.end()};
+  }
+  BORA_CHECK(shape.w == shape_.w, "TrivialPredictors: a case of ", shape, ", fitted on ", shape_.w,
+             " levels");
+  std::vector<Tensor> out;
+  for (size_t p = 0; p < 2; ++p) {
+    out.push_back(Tensor::empty({shape.d, shape.h, shape.w}, DType::f32));
+    for (int64_t i = 0; i < shape.count(); ++i)
+      out[p].data<float>()[i] = fitted[p].data<float>()[i % shape.w];
   }
   return out;
 }
