@@ -99,6 +99,7 @@ class Trainer {
   void show_progress(data::EpochPosition at, double loss, const apps::JobWindow& job, double lr);
   void log_window(const apps::UpdateReport& report, data::EpochPosition at);
   std::vector<ScoredCase> scored_cases(const std::vector<apps::OrderedSums::Part>& parts) const;
+  void draw_cases(const std::vector<ScoredCase>& cases, double validation_s);
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
   void log_epoch();
