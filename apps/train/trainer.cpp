@@ -110,6 +110,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   });
   set_flight_record_folder(dir);
   resume();
+  if (saved_updates_ < 0) task_->prepare(ranks);
   Tensor weights = arena_->values().all();
   broadcast_buffers(tensors_, {&weights});
   share_statistics();

@@ -158,6 +158,43 @@ TEST_F(Loop, ALongValidationIsLeftByAllRanks) {
   EXPECT_LT(now_s() - begin_s, 2.5);
 }
 
+// Long work before the first update is left too, by all ranks; and a resumed run does not repeat
+// it.
+TEST_F(Loop, ALongSetUpIsLeftByAllRanks) {
+  int calls = 0;
+  ToyOptions options;
+  options.prepare = [&](Collective& group) {
+    group.agree("statistics", [&] {
+      for (int i = 0; i < 40; ++i, ++calls) {
+        apps::leave_if_told("reading", 0.2);
+        if (group.rank() == group.size() - 1 && i == 1) ::raise(SIGUSR1);
+        if (group.rank() == group.size() - 1) ::usleep(100'000);
+      }
+    });
+  };
+  bool told = false;
+  try {
+    train(config("setup"), *ranks, options);
+  } catch (const Error& e) {
+    told = apps::left_when_told(e);
+    EXPECT_THAT(e.what(), HasSubstr("still reading: no update was made"));
+  }
+  EXPECT_TRUE(told);
+  EXPECT_FALSE(apps::left_when_told(Error("conv3d: something else")));
+  if (ranks->rank() == ranks->size() - 1) {
+    EXPECT_LT(calls, 20);
+  }
+  apps::forget_stop_signal();
+  calls = 0;
+  options.prepare = [&](Collective&) { ++calls; };
+  train(config("begun", "train.max_updates = 1\n"), *ranks, options);
+  EXPECT_EQ(1, calls);
+  RunConfig again = config("begun", "train.max_updates = 2\n");
+  again.resume = true;
+  EXPECT_EQ(2, train(again, *ranks, options).updates);
+  EXPECT_EQ(1, calls);
+}
+
 // The run's own time limit counts in a validation, too.
 TEST_F(Loop, TheTimeLimitEndsAValidation) {
   ToyOptions options;
