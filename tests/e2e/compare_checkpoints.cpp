@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // compare_checkpoints A B [NAME...]: exit code 0 if both hold the same state bit for bit, but for
 // the settings' text and the entries named.
+// compare_checkpoints --whole A...: exit code 0 if all are whole; prints the largest number of
+// updates in them.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <set>
 #include <string>
 
 #include "core/error.hpp"
+#include "data/checkpoint.hpp"
 #include "data/hdf5.hpp"
 
 namespace {
@@ -46,6 +50,13 @@ int compare(const std::string& a_path, const std::string& b_path,
 
 int main(int argc, char** argv) {
   try {
+    if (argc >= 3 && std::string(argv[1]) == "--whole") {
+      int64_t newest = 0;
+      for (int i = 2; i < argc; ++i)
+        newest = std::max(newest, bora::data::CheckpointReader(argv[i]).peek<int64_t>("updates"));
+      std::printf("%lld\n", static_cast<long long>(newest));
+      return 0;
+    }
     if (argc < 3) throw bora::UsageError("usage: compare_checkpoints A.h5 B.h5 [NAME...]");
     std::set<std::string> but(argv + 3, argv + argc);
     but.insert("config");

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Which checkpoints a run writes, and when (features 138, 160): last, best, periodic ones of which the newest stay; by updates,
+# epochs and rank 0's clock, on 1 and 2 ranks; and which one a damaged run goes on from (140, 145).
+# shellcheck source=tests/e2e/common.sh
+source "$(dirname "$0")/common.sh"
+
+train() {  # train RANKS DIR ARGS...
+  local n=$1 dir=$2
+  shift 2
+  mpirun -n "$n" "$bin/unet3d" train "${small[@]}" --train.patience=0 --output.dir="$dir" "$@" >"$dir.log" 2>&1 ||
+    { cat "$dir.log" >&2; fail "train $n $dir $*"; }
+}
+files() { (cd "$1" && find . -name '*.h5*' | sed 's#./##' | sort | xargs); }
+saved() { sed -n 's/.*"kind":"checkpoint","update":\([0-9]*\),.*"file":"'"$2"'".*/\1/p' "$1/metrics.jsonl" | sort -n | xargs; }
+damage() { dd if=/dev/zero of="$1" bs=1 count=64 seek=5000 conv=notrunc status=none; }
+
+# 7 updates an epoch on 1 rank: saves after every third and after each epoch, of which four stay.
+run=$work/run
+train 1 "$run" --train.epochs=2 --output.checkpoint_updates=3 --output.keep=4
+want="best.h5 last.h5 last.prev.h5 update-00000007.h5 update-00000009.h5 update-00000012.h5 update-00000014.h5"
+[ "$(files "$run")" = "$want" ] || fail "keep=4: $(files "$run")"
+[ "$(saved "$run" last.h5)" = "3 6 7 9 12 14" ] || fail "last.h5 saved after updates $(saved "$run" last.h5)"
+[ "$(saved "$run" 'update-.*')" = "3 6 7 9 12 14" ] || fail "periodic saves after $(saved "$run" 'update-.*')"
+grep -q '"save_s":[0-9.e-]*,"write_s":[0-9.e-]*,"bytes":[1-9]' "$run/metrics.jsonl" || fail "no cost of saves in the log"
+"$bin/compare_checkpoints" "$run/last.h5" "$run/update-00000014.h5" >/dev/null || fail "update-00000014.h5 is not the last state"
+
+# By the clock, at least every 0.12 s: more saves than those of the epochs, on all ranks' agreement.
+for n in 1 2; do
+  train $n "$work/clock$n" --train.epochs=8 --output.checkpoint_epochs=100 --output.checkpoint_minutes=0.002
+  [ "$(saved "$work/clock$n" last.h5 | wc -w)" -ge 2 ] || fail "$n ranks: saves by the clock after updates $(saved "$work/clock$n" last.h5)"
+  train $n "$work/rare$n" --train.epochs=8 --output.checkpoint_epochs=100 --output.checkpoint_minutes=0
+  [ "$(saved "$work/rare$n" last.h5 | wc -w)" -eq 1 ] || fail "$n ranks: saves without a clock after updates $(saved "$work/rare$n" last.h5)"
+  "$bin/compare_checkpoints" "$work/clock$n/last.h5" "$work/rare$n/last.h5" >/dev/null || fail "$n ranks: saves change the bits"
+done
+
+# File by file damaged, the next one is taken, with a word on those before it; best.h5 is the last resort.
+goes_on_from() {  # goes_on_from FILE
+  cp -r "$run" "$work/try"
+  train 1 "$work/try" --train.epochs=2 --resume
+  grep -q "resumed from $work/try/$1" "$work/try.log" || { cat "$work/try.log" >&2; fail "it does not go on from $1"; }
+  "$bin/compare_checkpoints" "$run.last" "$work/try/last.h5" >/dev/null || fail "from $1: not the bits of the whole run"
+  rm -rf "$work/try"
+}
+cp "$run/last.h5" "$run.last"
+for f in last.h5 last.prev.h5 update-00000014.h5 update-00000012.h5 update-00000009.h5 update-00000007.h5; do
+  goes_on_from $f
+  damage "$run/$f"
+done
+goes_on_from best.h5
+damage "$run/best.h5"
+expect_failure 1 "no usable checkpoint in '$run'" "$bin/unet3d" train "${small[@]}" --train.epochs=2 --train.patience=0 --output.dir="$run" --resume
+grep -q "update-00000009.h5.*corrupt" "$work/out" || { cat "$work/out" >&2; fail "the reasons are not told"; }
+
+# A folder with nothing but a periodic file holds a run; --overwrite removes all of it, and nothing else.
+mkdir "$work/held" && cp "$run.last" "$work/held/update-00000014.h5" && echo mine >"$work/held/notes.txt"
+expect_failure 2 "holds a run already (update-00000014.h5)" "$bin/unet3d" train "${small[@]}" --output.dir="$work/held"
+train 1 "$work/held" --train.epochs=1 --overwrite
+[ "$(files "$work/held")" = "best.h5 last.h5" ] || fail "after --overwrite: $(ls "$work/held")"
+[ -f "$work/held/notes.txt" ] || fail "--overwrite removes files of others"
+echo "saves: all as it should be"
