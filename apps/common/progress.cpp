@@ -53,18 +53,18 @@ std::string live_line(double fraction, const std::vector<std::string>& parts, in
   fraction = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0;
   char percent[8];
   std::snprintf(percent, sizeof percent, "%3d %%", static_cast<int>(100 * fraction));
-  std::string line = percent;
+  std::string line;
+  // Of one width while the words change; none where it would take the words' place.
+  constexpr int kLeastForBar = 60, kShare = 5;
+  if (columns >= kLeastForBar) {
+    const auto cells = static_cast<size_t>(std::min(columns / kShare, 30));
+    const auto full = static_cast<size_t>(fraction * static_cast<double>(cells));
+    line = "[" + std::string(full, '=') + std::string(cells - full, ' ') + "] ";
+  }
+  line += percent;
   for (const std::string& part : parts) {
     if (width(line) + 2 + width(part) > room) break;
     line += "  " + part;
-  }
-  // Words before pictures: the bar takes what is left, from 6 characters on.
-  constexpr size_t kWidest = 30, kNarrowest = 6, kFrame = 3;  // "[] "
-  const size_t left = room - std::min(room, width(line));
-  if (left >= kNarrowest + kFrame) {
-    const size_t cells = std::min(left - kFrame, kWidest);
-    const auto full = static_cast<size_t>(fraction * static_cast<double>(cells));
-    line = "[" + std::string(full, '=') + std::string(cells - full, ' ') + "] " + line;
   }
   return cut_to(line, room);
 }

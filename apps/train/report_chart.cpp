@@ -224,7 +224,7 @@ std::string chart_svg(const Chart& chart) {
   double legend = kWidth - kRight;
   for (size_t i = chart.series.size(); i-- > 0 && chart.series.size() > 1;) {
     const std::string& label = chart.series[i].label;
-    const double wide = 7.0 * static_cast<double>(label.size()) + 34;  // about, at 12 units
+    const double wide = 6.5 * static_cast<double>(label.size()) + 44;  // about, at 12 units
     legend -= wide;
     out << "<line class=\"line line" << i << "\" x1=\"" << number(legend) << "\" x2=\""
         << number(legend + 20) << "\" y1=\"27\" y2=\"27\"/><text class=\"label\" x=\""

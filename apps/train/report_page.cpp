@@ -125,7 +125,7 @@ void ReportPage::tiles() {
     tile("best validation loss", brief(value(best, "loss")), when);
     for (const Label& s : scores_)
       if (number_of(*best, s.key))
-        tile(s.label + " on validation cases",
+        tile("validation " + s.label,
              brief(value(best, s.key)) + (s.unit.empty() ? "" : " " + s.unit), when);
   }
   if (!train_.empty()) {
@@ -143,11 +143,9 @@ void ReportPage::tiles() {
          sessions_.size() > 1 ? join("in ", sessions_.size(), " parts") : std::string());
   const Row* end = log_.last("end");
   if (end != nullptr && number_of(*end, "samples_per_s"))
-    tile("throughput", brief(value(end, "samples_per_s")) + " samples/s",
-         "start to end, of the last part");
+    tile("samples/s", brief(value(end, "samples_per_s")), "start to end, of the last part");
   else if (!train_.empty())
-    tile("throughput", brief(value(train_.back(), "samples_per_s")) + " samples/s",
-         "training steps, lately");
+    tile("samples/s", brief(value(train_.back(), "samples_per_s")), "training steps, lately");
   if (end != nullptr && number_of(*end, "peak_rank_bytes")) {
     const double device = value(end, "peak_device_bytes");
     tile("peak memory",

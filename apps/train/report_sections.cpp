@@ -199,6 +199,11 @@ void ReportPage::machine() {
   }
   out_ << "</tbody></table></div>\n";
   const Row* end = log_.last("end");
+  if (end != nullptr && number_of(*end, "watch_s"))
+    out_ << "<p class=\"soft\">Of the last part's time logging took "
+         << brief(100 * value(end, "watch_s") / value(end, "wall_s"))
+         << " %, the pictures' predictions "
+         << brief(100 * value(end, "pictures_s") / value(end, "wall_s")) << " %.</p>\n";
   if (end != nullptr && text_of(*end, "energy") == "not readable")
     out_ << "<p class=\"soft\">The platform counts energy, but not for this user.</p>\n";
 }

@@ -37,7 +37,7 @@ svg .line { fill: none; stroke-width: 1.8; stroke-linejoin: round } svg .band { 
 .band.line4, .dot.line4 { fill: var(--c4) } .band.line5, .dot.line5 { fill: var(--c5) } .dot { stroke: none }
 figure { margin: 0 0 22px } figcaption { color: var(--soft); margin-bottom: 6px }
 figure img { display: block; max-width: 100%; height: auto; background: #fff; border: 1px solid var(--edge); border-radius: 4px }
-.wide { overflow-x: auto } .tall { max-height: 560px; overflow: auto; border: 1px solid var(--edge); border-radius: 6px }
+.wide { overflow-x: auto } .tall { max-height: 560px; overflow: auto; width: fit-content; max-width: 100%; border: 1px solid var(--edge); border-radius: 6px }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; min-width: 50% }
 th, td { text-align: left; padding: 4px 14px 4px 10px; border-bottom: 1px solid var(--edge); vertical-align: top }
 th { color: var(--soft); font-weight: 600; font-size: 13px } .tall th { position: sticky; top: 0; background: var(--card) }

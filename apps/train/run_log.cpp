@@ -58,7 +58,9 @@ std::vector<RunLog::Session> RunLog::sessions() const {
     Session& session = sessions.back();
     if (kind == "start") session.start = &row;
     if (kind == "end") session.end = &row;
-    session.seconds = std::max(session.seconds, number_of(row, "seconds").value_or(0));
+    // An epoch's row has its own time there.
+    if (kind != "epoch")
+      session.seconds = std::max(session.seconds, number_of(row, "seconds").value_or(0));
   }
   return sessions;
 }

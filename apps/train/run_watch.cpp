@@ -45,6 +45,17 @@ std::string names_text(const std::vector<std::string>& names) {
   return text;
 }
 
+/// What `body` throws, as text; empty if nothing.
+template <class Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return {};
+}
+
 /// Where a number of a row stands in TensorBoard; empty: nowhere.
 std::string tag_of(const std::string& kind, const std::string& key) {
   const auto is_one_of = [&](std::initializer_list<std::string_view> keys) {
@@ -68,7 +79,7 @@ std::string file_of(const Picture& picture) {
 
 struct RunWatch::Job {
   std::atomic<bool> done{false};
-  std::string error;
+  std::string error, picture_error;
   double seconds = 0;
   // The first picture, for TensorBoard.
   std::string png, title;
@@ -81,7 +92,8 @@ RunWatch::RunWatch(const RunConfig& config, Collective& ranks, Device device)
       device_(device),
       usage_(ranks, device, gpu_of(device)),
       begin_s_(now_s()),
-      last_report_s_(begin_s_) {}
+      last_report_s_(begin_s_),
+      last_pictures_s_(begin_s_) {}
 
 RunWatch::~RunWatch() {
   if (job_.joinable()) job_.join();
@@ -182,11 +194,11 @@ void RunWatch::cases(const std::vector<ScoredCase>& cases, int64_t update, int64
 }
 
 // Rarely: a tenth of the run's time apart, and no more than half a percent of it.
-bool RunWatch::due_since(double last_s) const {
+bool RunWatch::due_since(double last_s, double cost_s) const {
   if (log_ == nullptr || !report_works_ || (state_ && !state_->done)) return false;
   const double now = now_s();
-  return now - last_s >=
-         std::max(std::clamp((now - begin_s_) / 10, 60.0, 600.0), 200 * report_cost_s_);
+  return now - last_s >= std::max(std::clamp((now - begin_s_) / 10, 60.0, 600.0),
+                                  200 * std::max(report_cost_s_, cost_s));
 }
 
 void RunWatch::pictures(std::vector<Picture> pictures, double cost_s) {
@@ -200,12 +212,13 @@ void RunWatch::pictures(std::vector<Picture> pictures, double cost_s) {
                  {"title", detail::join(picture.title, ", after epoch ", epoch_)},
                  {"seconds", now_s() - begin_s_}});
   report_cost_s_ = cost_s;
+  pictures_s_ += cost_s;
   last_pictures_s_ = now_s();
   start_job(std::move(pictures));
 }
 
 void RunWatch::report() {
-  if (!due_since(last_report_s_)) return;
+  if (!due_since(last_report_s_, 0)) return;
   join_job();
   report_cost_s_ = 0;
   start_job({});
@@ -218,18 +231,15 @@ void RunWatch::start_job(std::vector<Picture> pictures) {
   state_->update = update_;
   job_ = std::thread([job = state_.get(), dir = folder(), pictures = std::move(pictures)] {
     const double begin = now_s();
-    try {
-      if (!pictures.empty()) std::filesystem::create_directories(dir + "/" + kPictureFolder);
+    job->picture_error = error_of([&] {
+      if (pictures.empty()) return;
+      std::filesystem::create_directories(dir + "/" + kPictureFolder);
       for (const Picture& picture : pictures) picture.draw(dir + "/" + file_of(picture));
-      if (!pictures.empty()) {
-        std::ifstream in(dir + "/" + file_of(pictures[0]), std::ios::binary);
-        job->png.assign(std::istreambuf_iterator<char>(in), {});
-        job->title = pictures[0].name;
-      }
-      write_report(dir);
-    } catch (const std::exception& e) {
-      job->error = e.what();
-    }
+      std::ifstream in(dir + "/" + file_of(pictures[0]), std::ios::binary);
+      job->png.assign(std::istreambuf_iterator<char>(in), {});
+      job->title = pictures[0].name;
+    });
+    job->error = error_of([&] { write_report(dir); });
     job->seconds = now_s() - begin;
     job->done = true;
   });
@@ -243,7 +253,10 @@ void RunWatch::join_job() {
   if (!job->png.empty())
     try_once("TensorBoard's events", events_work_,
              [&] { events_->image(job->update, "pictures/" + job->title, job->png); });
-  try_once("report.html and its pictures", report_works_, [&] {
+  try_once("pictures", pictures_work_, [&] {
+    if (!job->picture_error.empty()) throw Error(job->picture_error);
+  });
+  try_once("report.html", report_works_, [&] {
     if (!job->error.empty()) throw Error(job->error);
   });
 }
@@ -257,6 +270,8 @@ void RunWatch::finish(const std::string& reason, double samples, int64_t update,
   take_warnings();
   data::JsonRecord row{{"kind", "end"}, {"update", update}, {"epoch", epoch}, {"reason", reason}};
   for (const auto& entry : apps::usage_record(usage)) row.push_back(entry);
+  row.emplace_back("watch_s", watch_s_);
+  row.emplace_back("pictures_s", pictures_s_);
   row.emplace_back("seconds", now_s() - begin_s_);
   log_->write(row);
   for (const std::string& line : apps::usage_lines(usage)) log_info(line);

@@ -14,6 +14,7 @@
 #include "apps/train/config.hpp"
 #include "apps/train/task.hpp"
 #include "core/collective.hpp"
+#include "core/profile.hpp"
 #include "data/jsonl.hpp"
 #include "data/tensorboard.hpp"
 
@@ -52,13 +53,29 @@ class RunWatch {
 
   /// On every rank, at every update: reads counters of energy.
   void tick() { usage_.sample(); }
-  /// Whether new pictures may be made now.
-  bool pictures_due() const { return due_since(last_pictures_s_); }
+  /// Whether new pictures may be made now, whose making would take training about `cost_s`.
+  bool pictures_due(double cost_s) const {
+    return pictures_work_ && due_since(last_pictures_s_, cost_s);
+  }
   /// Logs the pictures, and draws them beside the run, and then the report.  `cost_s`: what it took
   /// training to make them.
   void pictures(std::vector<Picture> pictures, double cost_s);
   /// Writes the report beside the run, if it is due.
   void report();
+
+  /// While it lives, time counts as spent on logging instead of training: "watch_s" of the row
+  /// "end".  (That of the pictures' predictions is "pictures_s".)
+  class Cost {
+   public:
+    explicit Cost(RunWatch& watch) : watch_(watch), begin_s_(now_s()) {}
+    ~Cost() { watch_.watch_s_ += now_s() - begin_s_; }
+    Cost(const Cost&) = delete;
+    Cost& operator=(const Cost&) = delete;
+
+   private:
+    RunWatch& watch_;
+    double begin_s_;
+  };
 
   /// Collective, at the run's end: logs the row "end", prints its lines, writes the last report.
   /// `reason`: "finished", "stopped by a signal".  `samples` of all ranks in this process.
@@ -69,7 +86,7 @@ class RunWatch {
  private:
   template <class Body>
   void try_once(std::string_view what, bool& works, Body&& body);
-  bool due_since(double last_s) const;
+  bool due_since(double last_s, double cost_s) const;
   void take_warnings();
   void start_job(std::vector<Picture> pictures);
   void join_job();
@@ -80,7 +97,7 @@ class RunWatch {
   Collective& ranks_;
   Device device_;
   apps::UsageMeter usage_;
-  double begin_s_;
+  double begin_s_, watch_s_ = 0, pictures_s_ = 0;
   data::JsonlWriter* log_ = nullptr;
   std::optional<data::EventWriter> events_;
   int64_t update_ = 0, epoch_ = 0;  // of the latest row
@@ -89,8 +106,8 @@ class RunWatch {
   std::thread job_;
   struct Job;
   std::unique_ptr<Job> state_;
-  double last_report_s_, last_pictures_s_ = -1e9, report_cost_s_ = 0;
-  bool events_work_ = true, report_works_ = true, scores_told_ = false;
+  double last_report_s_, last_pictures_s_, report_cost_s_ = 0;
+  bool events_work_ = true, report_works_ = true, pictures_work_ = true, scores_told_ = false;
 };
 
 }  // namespace bora::train

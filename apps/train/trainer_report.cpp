@@ -73,6 +73,7 @@ void Trainer::show_progress(data::EpochPosition at, double loss, const apps::Job
 }
 
 void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition at) {
+  const RunWatch::Cost cost(*watch_);
   watch_->tick();
   progress_.update(static_cast<double>(report.update) / static_cast<double>(total_updates_));
   if (report.skipped) {
@@ -147,6 +148,7 @@ std::optional<bool> Trainer::validate() {
     position_.best_epoch = position_.data.epoch;
     return true;
   }
+  const double validation_begin_s = now_s();
   share_statistics();
   const LongSection section("validation");
   const std::unique_ptr<nn::Ema::Use> averaged = average_->use();
@@ -177,7 +179,9 @@ std::optional<bool> Trainer::validate() {
   } else {
     ++position_.epochs_without_best;
   }
+  std::vector<ScoredCase> each;
   if (main()) {
+    const RunWatch::Cost cost(*watch_);
     std::vector<std::pair<std::string, data::JsonValue>> row{
         {"kind", std::string("validation")},
         {"update", updates()},
@@ -193,18 +197,21 @@ std::optional<bool> Trainer::validate() {
     }
     for (const std::string& name : task_->validation_loss_names())
       row.emplace_back(name, sums.mean(name));
-    const std::vector<ScoredCase> each = scored_cases(parts);
+    each = scored_cases(parts);
     watch_->cases(each, updates(), position_.data.epoch);
     watch_->row(row);
     progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
                    std::to_string(config_.train.epochs) +
                    (averaged ? "  validation loss of the average " : "  validation loss ") +
                    apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
-    if (watch_->pictures_due() || finished()) {
-      const double begin_s = now_s();
-      std::vector<Picture> pictures = task_->pictures(each, device_);
-      watch_->pictures(std::move(pictures), now_s() - begin_s);
-    }
+  }
+  // Some three cases more than this rank's share of the validation.
+  const double a_case_s =
+      (now_s() - validation_begin_s) * ranks_.size() / static_cast<double>(cases->size());
+  if (main() && (watch_->pictures_due(3 * a_case_s) || finished())) {
+    const double begin_s = now_s();
+    std::vector<Picture> pictures = task_->pictures(each, device_);
+    watch_->pictures(std::move(pictures), now_s() - begin_s);
   }
   return best;
 }

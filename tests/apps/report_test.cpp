@@ -200,7 +200,7 @@ TEST(Report, HasEverySectionOfARun) {
                            "a network</p>",
                            "best validation loss",
                            "40 of 40",
-                           "64 samples/s",
+                           "<dt>samples/s</dt><dd>64<",
                            "3.00 GiB a rank",
                            "7.2 kJ (2 Wh)",
                            "3.5 J a sample",

@@ -10,7 +10,9 @@ mpirun -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=6 --output.dir="$ru
 for f in config.toml metrics.jsonl best.h5 last.h5; do [ -s "$run/$f" ] || fail "$run/$f is missing"; done
 # Only rank 0 speaks and writes (feature 18).
 [ "$(grep -c 'parameters' "$work/log")" -eq 1 ] || { cat "$work/log" >&2; fail "more than one rank announces itself"; }
-[ "$(find "$run" -type f | wc -l)" -le 5 ] || fail "unexpected files: $(ls "$run")"
+for f in report.html pictures/hardest.png; do [ -s "$run/$f" ] || fail "$run/$f is missing"; done
+[ "$(find "$run" -name 'events.out.tfevents.*' | wc -l)" -eq 1 ] || fail "event files: $(ls "$run")"
+[ "$(find "$run" -type f | wc -l)" -le 10 ] || fail "unexpected files: $(ls "$run" "$run/pictures")"
 
 python_free_field() { sed -n "s/.*\"kind\":\"$1\".*\"$2\":\([0-9.eE+-]*\).*/\1/p" "$run/metrics.jsonl"; }
 first=$(python_free_field validation loss | head -n 1)
