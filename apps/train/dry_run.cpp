@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/dry_run.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <map>
+#include <sstream>
+#include <system_error>
 
 #include "apps/common/progress.hpp"
 #include "apps/common/text.hpp"
@@ -38,14 +41,16 @@ std::string host_name() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "this host";
 }
 
-/// The largest sample of some of this rank's cases, at most 2 s of reading, and of all ranks' the
-/// extents of the largest.
+/// What samples are like: one of this rank's cases, or where the task does not know its extents the
+/// largest of those that 2 s were enough to read.
 struct Looked {
   data::Sample largest;
-  Extents full;
+  Dims3 full;  ///< of the largest of all ranks
   int64_t n_looked = 0;
 };
-Looked look_at_samples(const data::Dataset& cases, Collective& ranks) {
+Looked look_at_samples(const Task& task, Collective& ranks) {
+  const data::Dataset& cases = task.training();
+  const bool known = task.largest_extents().count() > 0;
   Looked looked;
   ranks.agree("reading a sample", [&] {
     const double begin_s = now_s();
@@ -55,17 +60,22 @@ Looked look_at_samples(const data::Dataset& cases, Collective& ranks) {
       ++looked.n_looked;
       if (!looked.largest.region.defined() || sample.region.numel() > looked.largest.region.numel())
         looked.largest = std::move(sample);
-      if (now_s() - begin_s > 2) break;
+      if (known || now_s() - begin_s > 2) break;
     }
   });
+  if (known) {
+    looked.full = task.largest_extents();
+    looked.n_looked = cases.size();
+    return looked;
+  }
   const Tensor& region = looked.largest.region;
   const std::vector<std::string> all = ranks.all_gather_text(
       detail::join(region.size(0), ' ', region.size(1), ' ', region.size(2)), "extents");
   for (const std::string& text : all) {
     std::istringstream in(text);
-    Extents e;
+    Dims3 e;
     in >> e.d >> e.h >> e.w;
-    if (e.cells() > looked.full.cells()) looked.full = e;
+    if (e.count() > looked.full.count()) looked.full = e;
   }
   looked.n_looked = ranks.all_reduce(looked.n_looked, ReduceOp::sum, "samples looked at");
   return looked;
@@ -122,6 +132,22 @@ FreeMemory free_now(Device device, const DryRunOptions& options) {
   return device == cpu() ? free_host_memory(options.memory) : free_memory(device);
 }
 
+/// Throws UsageError where no file can be made in `at`.  A file without a name tries it and leaves
+/// nothing; file systems that have none are asked for the permission alone.
+void refuse_unwritable(const std::string& dir, const fs::path& at) {
+  int reason = 0;
+  const int file = ::open(at.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (file >= 0)
+    ::close(file);
+  else if (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)
+    reason = ::access(at.c_str(), W_OK | X_OK) != 0 ? errno : 0;
+  else
+    reason = errno;
+  if (reason != 0)
+    throw UsageError("output.dir " + dir + ": nothing can be written in " + at.string() + ": " +
+                     std::generic_category().message(reason));
+}
+
 /// Micro-steps of an epoch on a rank.
 int64_t micro_steps_an_epoch(const apps::WindowPlan& plan) {
   return plan.updates_an_epoch() * static_cast<int64_t>(plan.micro_steps(plan.samples()).size());
@@ -166,11 +192,16 @@ DryRun dry_run(const Trainer::MakeTask& make_task, const RunConfig& config, Coll
   RankMemory& rank = result.rank;
   rank.on_device = device != cpu();
   rank.state = state_bytes(task->model(), config, plan, ranks.size());
-  const Looked looked = look_at_samples(task->training(), ranks);
   const int64_t samples = rank_samples(config, plan);
-  const int64_t one = sample_bytes(looked.largest, looked.full);
-  rank.queue = one * queue_samples(config.loader);
-  rank.batch = one * samples * (rank.on_device ? 2 : 1);
+  Looked looked;
+  looked.full = task->largest_extents();
+  if (looked.full.count() > 0) looked.n_looked = task->training().size();
+  const auto count_samples = [&] {
+    const int64_t one = sample_bytes(task->training().n_channels(), looked.full);
+    rank.queue = one * queue_samples(config.loader);
+    rank.batch = one * samples * (rank.on_device ? 2 : 1);
+  };
+  count_samples();
   rank.snapshot = ranks.rank() == 0 ? rank.state.checkpoint() : 0;
   rank.program = program_bytes();
 
@@ -185,13 +216,18 @@ DryRun dry_run(const Trainer::MakeTask& make_task, const RunConfig& config, Coll
     }
     return all;
   };
+  // Nothing is read or allocated for what does not fit already.
   if (worst(places()) != Verdict::does_not_fit) {
+    looked = look_at_samples(*task, ranks);
+    count_samples();
+  }
+  if (looked.largest.region.defined() && worst(places()) != Verdict::does_not_fit) {
     nn::ParameterArena arena(task->model(), DType::f32, precision_type(config.precision), device,
                              shared_memory(tensors));
     nn::initialise(task->model(), config.train.seed);
     arena.refresh_working();
     result.measured = measure_steps(*task, config, tensors.control(), arena, looked.largest,
-                                    looked.full, samples, options.budget_s);
+                                    looked.full, samples, options.probe);
     const StepCost step = extrapolate(result.measured, looked.full, samples);
     rank.step = step.bytes;
     const int64_t n_validation = task->validation() ? task->validation()->size() : 0;
@@ -235,8 +271,7 @@ std::string check_output(const RunConfig& config, int64_t checkpoint_bytes) {
                      "): --resume goes on with it, --overwrite removes it and begins anew");
   while (!fs::exists(at, failure) && at.has_parent_path() && at != at.parent_path())
     at = at.parent_path();
-  if (::access(at.c_str(), W_OK | X_OK) != 0)
-    throw UsageError("output.dir " + dir + ": " + at.string() + " cannot be written to");
+  refuse_unwritable(dir, at);
   std::string line = "output: " + dir;
   if (found.empty())
     line += there ? " (no run in it yet)" : " (to be made)";

@@ -45,7 +45,7 @@ struct DryRun {
 };
 
 struct DryRunOptions {
-  double budget_s = 3;  ///< for the passes that are measured, without what they need at first
+  ProbeLimits probe{};
   MemorySources memory{};
   int64_t free_bytes = -1;  ///< in place of what is free; -1: look
 };

@@ -16,8 +16,6 @@ namespace {
 
 using detail::join;
 
-std::string extents_text(const Extents& e) { return join(e.d, 'x', e.h, 'x', e.w); }
-
 void schedule_lines(const PlanFacts& f, std::ostringstream& out) {
   const RunConfig& c = f.config;
   const int64_t an_epoch = f.plan.updates_an_epoch(), total = an_epoch * c.train.epochs;
@@ -76,10 +74,10 @@ void memory_lines(const PlanFacts& f, std::ostringstream& out) {
   row("running statistics", m.state.buffers);
   const auto& measured = f.forecast.measured;
   if (!measured.empty()) {
-    const bool real = measured.back().cells() == f.samples * f.full.cells();
+    const bool real = measured.back().cells() == f.samples * f.full.count();
     row("activations and scratch", m.step,
         real ? "measured"
-             : join("estimate: measured up to ", extents_text(measured.back().extents),
+             : join("estimate: measured up to ", measured.back().extents,
                     ", taken as linear in cells"));
   }
   row(join(f.samples, f.samples == 1 ? " sample" : " samples", " computed with"), m.batch);
@@ -134,8 +132,9 @@ std::string plan_text(const PlanFacts& f) {
   std::ostringstream out;
   out << "dry run: nothing is written and nothing is trained\n";
   for (const std::string& line : f.task.describe()) out << line << '\n';
-  out << "samples: " << extents_text(f.full) << " cells, the largest of " << f.n_looked << " of "
-      << f.task.training().size() << " cases that were read\n";
+  out << "samples: " << f.full << " cells, the largest of ";
+  if (f.n_looked < f.task.training().size()) out << f.n_looked << " of ";
+  out << f.task.training().size() << " training cases\n";
   out << "network: " << nn::parameter_count(f.task.model()) << " parameters, " << f.config.precision
       << "; " << f.n_ranks << (f.n_ranks == 1 ? " rank" : " ranks") << " x "
       << apps::compute_threads() << " threads\n";
@@ -145,8 +144,7 @@ std::string plan_text(const PlanFacts& f) {
   if (f.forecast.epoch_s > 0)
     out << "time: about " << apps::duration_text(f.forecast.epoch_s) << " an epoch, "
         << apps::duration_text(f.forecast.epoch_s * static_cast<double>(f.config.train.epochs))
-        << " in all: an estimate from passes over "
-        << extents_text(f.forecast.measured.back().extents)
+        << " in all: an estimate from passes over " << f.forecast.measured.back().extents
         << " cells, without waiting for data or other ranks\n";
   memory_lines(f, out);
   for (const std::string& warning : f.task.warnings(f.n_ranks))

@@ -25,7 +25,7 @@ struct PlanFacts {
   const DryRun& forecast;
   const std::vector<HostMemory>& places;
   const std::string& output;  ///< of check_output()
-  Extents full;
+  Dims3 full;
   int64_t samples;   ///< of a micro-step
   int64_t n_looked;  ///< cases whose extents were looked at
   int n_ranks;

@@ -31,38 +31,45 @@ struct StateBytes {
 StateBytes state_bytes(nn::Module& model, const RunConfig& config, const apps::WindowPlan& plan,
                        int n_ranks);
 
-/// Extents of a sample.
-struct Extents {
-  int64_t d = 0, h = 0, w = 0;
-  int64_t cells() const { return d * h * w; }
-};
-
 /// One forward and backward pass of a micro-step.
 struct StepCost {
-  Extents extents;
+  Dims3 extents;
   int64_t samples = 0;
   int64_t bytes = 0;   ///< activations and scratch: the allocator's peak over what was there before
+  int64_t kept = 0;    ///< of them what forward keeps for backward
   double seconds = 0;  ///< the second of two passes
-  int64_t cells() const { return samples * extents.cells(); }
+  int64_t cells() const { return samples * extents.count(); }
 };
 
 /// The extents of passes to look at, smallest first, each of about twice as many cells as the one
 /// before: from `smallest` along each axis (or less, where the sample has less) up to `full`.
-std::vector<Extents> probe_extents(const Extents& full, int64_t smallest);
+std::vector<Dims3> probe_extents(const Dims3& full, int64_t smallest);
 
-/// a + b cells through the largest measured pass and the one of about a quarter of its cells; the
-/// measurement itself where `full` was reached.  Throws Error without measurements.
-StepCost extrapolate(const std::vector<StepCost>& measured, const Extents& full, int64_t samples);
+/// Of passes over so many cells: the line in cells through the two largest passes; at least what
+/// forward keeps, in proportion, with the scratch of the largest pass.  (Where small volumes meet
+/// many weights, scratch for these is all there is to see, and the line too flat.)  The measurement
+/// itself where `full` was reached.  Time: a line, too.  Throws Error without measurements.
+StepCost extrapolate(const std::vector<StepCost>& measured, const Dims3& full, int64_t samples);
+
+/// How far measure_steps() goes.
+struct ProbeLimits {
+  int64_t least_cells = 16384;  ///< of a micro-step: reached whatever the time
+  /// Beyond them it goes on until memory grows with the cells, within 5 %, but begins no pass that
+  /// would make it longer than this.
+  double budget_s = 5;
+};
+/// Whether memory grew with the cells in the last of these passes, within 5 %.
+bool grows_with_cells(const std::vector<StepCost>& measured);
 
 /// Runs forward and backward of `task` on the arena's device at growing extents, until the full
-/// ones are reached or the next pass would take the total beyond `budget_s`.  The values are
+/// ones or the limits are reached.  The values are
 /// `like`'s, repeated where it is smaller.  Collective over `ranks`, which all do the same passes.
 /// The network's running statistics move; gradients are left in the arena.
 std::vector<StepCost> measure_steps(Task& task, const RunConfig& config, Collective& ranks,
                                     nn::ParameterArena& arena, const data::Sample& like,
-                                    const Extents& full, int64_t samples, double budget_s);
+                                    const Dims3& full, int64_t samples, const ProbeLimits& limits);
 
-/// Bytes of a sample of these extents, all its tensors.
-int64_t sample_bytes(const data::Sample& like, const Extents& extents);
+/// Bytes of a sample (data/dataset.hpp) of these extents, all its tensors.
+int64_t sample_bytes(int64_t n_channels, const Dims3& extents);
 
 }  // namespace bora::train

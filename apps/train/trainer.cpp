@@ -6,6 +6,7 @@
 
 #include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
+#include "apps/train/dry_run.hpp"
 #include "apps/train/global_batch.hpp"
 #include "apps/train/parallel.hpp"
 #include "apps/train/run_folder.hpp"
@@ -72,6 +73,9 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   task_ = make_task();
   BORA_CHECK(task_, "Trainer: there is no task");
   task_->set_collective(&tensors_);
+  const std::string too_much = state_warning(
+      model(), config, window_plan(config, task_->training().size(), ranks), ranks, device_);
+  if (!too_much.empty() && main()) log_warn(too_much);
   arena_ = std::make_unique<nn::ParameterArena>(model(), DType::f32, compute_type_, device_,
                                                 shared_memory(tensors_));
   // Every rank starts from its own seed only in tests; whatever it started from, rank 0's weights

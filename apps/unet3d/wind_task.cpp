@@ -8,6 +8,7 @@
 #include "apps/unet3d/loss.hpp"
 #include "apps/unet3d/picture.hpp"
 #include "apps/unet3d/setup.hpp"
+#include "data/window.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -135,6 +136,22 @@ void WindTask::refuse_change(const std::string& line) const {
 
 std::string WindTask::why_not_captured() const {
   return config().model.dropout > 0 ? "since dropout draws other numbers each time" : "";
+}
+
+int64_t WindTask::smallest_extent() const {
+  // A batch norm wants more values than one where the network is narrowest.
+  const bool batch = config().model.norm == "batch" || config().model.norm == "sync_batch";
+  return model_->min_extent() * (batch ? 2 : 1);
+}
+
+Dims3 WindTask::largest_extents() const {
+  const data::WindDataset& all = cases_->all();
+  Dims3 largest;
+  for (int64_t i = 0; i < all.size(); ++i) {
+    const Dims3 shape = data::window_shape(all.at(i).grid, all.config().shape);
+    if (shape.count() > largest.count()) largest = shape;
+  }
+  return largest;
 }
 
 std::vector<std::string> WindTask::ways_to_less_memory() const {

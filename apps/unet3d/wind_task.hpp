@@ -40,7 +40,8 @@ class WindTask final : public train::ConfiguredTask<Config> {
   void prepare(Collective& ranks) override { cases_->fit(ranks); }
   void state(StateVisitor& visitor) override;
   std::string why_not_captured() const override;
-  int64_t smallest_extent() const override { return model_->min_extent(); }
+  int64_t smallest_extent() const override;
+  Dims3 largest_extents() const override;
   std::vector<std::string> ways_to_less_memory() const override;
   std::vector<std::string> describe() const override;
   std::vector<std::string> warnings(int n_ranks) const override;
