@@ -206,8 +206,8 @@ std::optional<bool> Trainer::validate() {
                    apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
   }
   // Some three cases more than this rank's share of the validation.
-  const double a_case_s =
-      (now_s() - validation_begin_s) * ranks_.size() / static_cast<double>(cases->size());
+  const double a_case_s = (now_s() - validation_begin_s) * ranks_.size() /
+                          static_cast<double>(task_->validation()->size());
   if (main() && (watch_->pictures_due(3 * a_case_s) || finished())) {
     const double begin_s = now_s();
     std::vector<Picture> pictures = task_->pictures(each, device_);
