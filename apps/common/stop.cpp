@@ -68,6 +68,22 @@ double seconds_since_stop_signal() {
   return g_signal == 0 ? -1.0 : static_cast<double>(monotonic_ns() - g_first_ns) * 1e-9;
 }
 
+namespace {
+constexpr std::string_view kTold = "told to stop while the run was set up";
+}
+
+void leave_if_told(std::string_view doing, double patience_s) {
+  const double waited_s = seconds_since_stop_signal();
+  if (waited_s <= patience_s) return;
+  BORA_FAIL(kTold, ", ", static_cast<int64_t>(waited_s), " s ago, and still ", doing,
+            ": no update was made, there is nothing to save. Give the job more time, or signal it "
+            "later");
+}
+
+bool left_when_told(const std::exception& error) {
+  return std::string_view(error.what()).find(kTold) != std::string_view::npos;
+}
+
 void forget_stop_signal() { g_signal = 0; }
 
 StopWatcher::StopWatcher(Collective& ranks, double max_hours)

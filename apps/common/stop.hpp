@@ -3,7 +3,9 @@
 // limit.
 #pragma once
 
+#include <exception>
 #include <string>
+#include <string_view>
 
 #include "core/collective.hpp"
 
@@ -17,6 +19,13 @@ void catch_stop_signals();
 int stop_signal();
 /// Seconds since the first signal came; negative: none has.
 double seconds_since_stop_signal();
+/// For long work before the first update, between its pieces: throws Error where a signal came more
+/// than `patience_s` ago.  Before that it may still come to a first update, which is worth saving.
+/// To be called where an Error of one rank is one of all (Collective::agree).
+void leave_if_told(std::string_view doing, double patience_s = 10.0);
+/// Whether an Error, on whatever rank, is one of leave_if_told().  Known by its words: contexts
+/// keep an Error's message, no more.
+bool left_when_told(const std::exception& error);
 /// As if none had been caught: for a program that trains again after a run that was stopped.
 void forget_stop_signal();
 

@@ -185,6 +185,7 @@ DryRun dry_run(const Trainer::MakeTask& make_task, const RunConfig& config, Coll
   const std::unique_ptr<Task> task = make_task();
   BORA_CHECK(task, "dry run: there is no task");
   task->set_collective(&tensors);
+  task->prepare(ranks);
   const apps::WindowPlan plan = window_plan(config, task->training().size(), ranks);
   plan.sampler().require_samples();
 

@@ -110,6 +110,11 @@ class Task {
   /// refuse what would change the meaning of the weights.
   virtual void state(StateVisitor& visitor) { static_cast<void>(visitor); }
 
+  /// Before the first update of a run that goes on from no checkpoint: what is computed from the
+  /// training data and kept by state(), a normalisation say.  Collective.  If it takes long, it
+  /// calls apps::leave_if_told() now and then.
+  virtual void prepare(Collective& ranks) { static_cast<void>(ranks); }
+
   /// All settings that make the same run again, as TOML (train::settings_text).
   virtual std::string settings_text() const = 0;
   /// `text`: what settings_text() gave when the checkpoint `where` was written.  Throws UsageError

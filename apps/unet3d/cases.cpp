@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "apps/common/stop.hpp"
 #include "data/netcdf.hpp"
 
 namespace bora::unet3d {
@@ -23,11 +24,17 @@ Cases::Cases(const data::WindConfig& config, const data::SplitConfig& split_conf
   training_ = std::make_unique<data::Subset>(*dataset_, split.train);
   validation_ = std::make_unique<data::Subset>(*dataset_, split.validation);
   test_ = std::make_unique<data::Subset>(*dataset_, split.test);
-  if (normaliser) {
-    dataset_->normaliser() = *normaliser;
-  } else {
-    dataset_->fit_normaliser(split.train, ranks);
-  }
+  if (normaliser) dataset_->normaliser() = *normaliser;
+}
+
+void Cases::fit(Collective& ranks) {
+  dataset_->normaliser().fit(
+      training_->indices(),
+      [&](int64_t index) {
+        apps::leave_if_told("reading the training cases for their mean and spread");
+        return dataset_->moments(index);
+      },
+      ranks);
 }
 
 const data::Dataset& Cases::part(const std::string& name) const {

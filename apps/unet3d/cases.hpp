@@ -16,10 +16,13 @@ namespace bora::unet3d {
 
 class Cases {
  public:
-  /// Opens and checks the files, splits them, and fits the normalisation on the training part,
-  /// together with the other ranks; with `normaliser` (of a checkpoint) nothing is fitted.
+  /// Opens and checks the files and splits them, together with the other ranks.  Samples can be
+  /// read when the normalisation is there: `normaliser` (of a checkpoint), by fit(), or by state().
   Cases(const data::WindConfig& data, const data::SplitConfig& split, Collective& ranks,
         const data::Normaliser* normaliser = nullptr);
+  /// Fits the normalisation on the training part: reads all of it, shared among the ranks.  Leaves
+  /// with an Error of apps::leave_if_told() when told to stop meanwhile.
+  void fit(Collective& ranks);
 
   const data::WindDataset& all() const { return *dataset_; }
   const data::Dataset& training() const { return *training_; }

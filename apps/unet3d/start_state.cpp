@@ -137,7 +137,8 @@ StartState start_state_of_settings(const std::string& path, Collective& ranks) {
     throw UsageError(path +
                      ": data.root is not set; wanted the folder of the cases, from which "
                      "the split and the normalisation come");
-  const Cases cases(s.config.data, s.config.split, ranks);
+  Cases cases(s.config.data, s.config.split, ranks);
+  cases.fit(ranks);
   s.in_channels = cases.n_channels();
   s.normalisation = cases.all().normaliser().mode();
   s.moments = cases.all().normaliser().moments();

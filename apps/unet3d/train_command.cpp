@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string_view>
 
 #include "apps/common/device_choice.hpp"
 #include "apps/common/place.hpp"
 #include "apps/common/same_settings.hpp"
+#include "apps/common/stop.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/train/dry_run.hpp"
 #include "apps/train/parallel.hpp"
@@ -91,8 +93,15 @@ int train_command(MpiSession& session, const std::vector<std::string>& all_args)
       train::make_tensor_group(config.comm, session, *ranks, choice.device);
   if (dry) return forecast(config, *ranks, {choice.device, tensors.get()});
   return with_memory_advice(config, [&] {
-    Trainer trainer(config, *ranks, {choice.device, tensors.get()});
-    return trainer.run() ? 0 : config.train.stop_code;
+    std::optional<Trainer> trainer;
+    try {
+      trainer.emplace(config, *ranks, train::ComputePlace{choice.device, tensors.get()});
+    } catch (const Error& e) {
+      if (!apps::left_when_told(e)) throw;
+      if (session.rank() == 0) log_warn(e.what());
+      return config.train.stop_code;
+    }
+    return trainer->run() ? 0 : config.train.stop_code;
   });
 }
 

@@ -37,6 +37,7 @@ class WindTask final : public train::ConfiguredTask<Config> {
   std::vector<train::Picture> pictures(const std::vector<train::ScoredCase>& cases,
                                        Device device) override;
   void set_collective(Collective* ranks) override { model_->set_collective(ranks); }
+  void prepare(Collective& ranks) override { cases_->fit(ranks); }
   void state(StateVisitor& visitor) override;
   std::string why_not_captured() const override;
   int64_t smallest_extent() const override;

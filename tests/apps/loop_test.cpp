@@ -1,87 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer's loop on 1, 2 and 4 ranks, with a task whose every call the test sees: stops at each
-// kind of moment (features 141, 167), other numbers of ranks (142), NaN and inf (127, 184),
-// validation with fewer cases than ranks (136, 178), early stopping (146).
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <unistd.h>
-
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
+// kind of moment (features 141, 167), other numbers of ranks (142), validation with fewer cases
+// than ranks (136, 178), early stopping (146), the sums of an epoch.
 #include <fstream>
 #include <map>
 #include <sstream>
 
-#include "apps/common/stop.hpp"
-#include "apps/train/global_batch.hpp"
 #include "apps/train/parallel.hpp"
-#include "apps/train/trainer.hpp"
-#include "comm/communicator.hpp"
-#include "core/profile.hpp"
-#include "tests/apps/toy_task.hpp"
-#include "tests/support/message_of.hpp"
-#include "tests/support/mpi_main.hpp"
+#include "tests/apps/loop_fixture.hpp"
 
 namespace bora::train {
 namespace {
-
-using bora::testing::message_of;
-using bora::testing::Moment;
-using bora::testing::ToyOptions;
-using bora::testing::ToyTask;
-using ::testing::HasSubstr;
-
-class Loop : public ::testing::Test {
- protected:
-  std::unique_ptr<Collective> ranks = make_communicator(bora::testing::session());
-  std::string folder;
-
-  void SetUp() override {
-    apps::catch_stop_signals();
-    char name[] = "/tmp/bora_loop_XXXXXX";
-    ranks->agree("making a folder", [&] {
-      if (ranks->rank() == 0) BORA_CHECK(::mkdtemp(name) != nullptr, "no folder in /tmp");
-    });
-    folder = ranks->broadcast_text(name, 0, "folder");
-  }
-  void TearDown() override {
-    apps::forget_stop_signal();
-    ranks->barrier("end of the test");
-    if (ranks->rank() == 0) std::filesystem::remove_all(folder);
-  }
-
-  RunConfig config(const std::string& name, const std::string& more = {}) const {
-    RunConfig c;
-    config_load_text(c,
-                     "optim.lr = 3e-2\noutput.log_every = 1\ntrain.epochs = 4\n"
-                     "train.patience = 0\nloader.threads = 1\noutput.dir = '" +
-                         folder + "/" + name + "'\n",
-                     "the test");
-    config_load_text(c, more, "this test");
-    return c;
-  }
-  static Trainer::MakeTask task(const RunConfig& config, const ToyOptions& options) {
-    return [=] { return std::make_unique<ToyTask>(config, options); };
-  }
-
-  struct Result {
-    bool done = false;
-    int64_t updates = 0;
-    Position position;
-    std::vector<float> weights;
-  };
-  static Result train(const RunConfig& config, Collective& group, const ToyOptions& options = {}) {
-    Trainer trainer(task(config, options), config, group);
-    Result r;
-    r.done = trainer.run();
-    r.updates = trainer.updates();
-    r.position = trainer.position();
-    r.weights = trainer.arena().values().all().to_vector<float>();
-    return r;
-  }
-};
 
 // A signal to one rank at each kind of moment: all ranks save and leave, and the resumed run ends
 // with the bits of the one that was never stopped.
@@ -158,6 +87,43 @@ TEST_F(Loop, ALongValidationIsLeftByAllRanks) {
   EXPECT_LT(now_s() - begin_s, 2.5);
 }
 
+// Long work before the first update is left too, by all ranks; and a resumed run does not repeat
+// it.
+TEST_F(Loop, ALongSetUpIsLeftByAllRanks) {
+  int calls = 0;
+  ToyOptions options;
+  options.prepare = [&](Collective& group) {
+    group.agree("statistics", [&] {
+      for (int i = 0; i < 40; ++i, ++calls) {
+        apps::leave_if_told("reading", 0.2);
+        if (group.rank() == group.size() - 1 && i == 1) ::raise(SIGUSR1);
+        if (group.rank() == group.size() - 1) ::usleep(100'000);
+      }
+    });
+  };
+  bool told = false;
+  try {
+    train(config("setup"), *ranks, options);
+  } catch (const Error& e) {
+    told = apps::left_when_told(e);
+    EXPECT_THAT(e.what(), HasSubstr("still reading: no update was made"));
+  }
+  EXPECT_TRUE(told);
+  EXPECT_FALSE(apps::left_when_told(Error("conv3d: something else")));
+  if (ranks->rank() == ranks->size() - 1) {
+    EXPECT_LT(calls, 20);
+  }
+  apps::forget_stop_signal();
+  calls = 0;
+  options.prepare = [&](Collective&) { ++calls; };
+  train(config("begun", "train.max_updates = 1\n"), *ranks, options);
+  EXPECT_EQ(1, calls);
+  RunConfig again = config("begun", "train.max_updates = 2\n");
+  again.resume = true;
+  EXPECT_EQ(2, train(again, *ranks, options).updates);
+  EXPECT_EQ(1, calls);
+}
+
 // The run's own time limit counts in a validation, too.
 TEST_F(Loop, TheTimeLimitEndsAValidation) {
   ToyOptions options;
@@ -228,77 +194,6 @@ TEST_F(Loop, OtherRanksGoOnWithTheSameGlobalBatch) {
   for (const auto& [name, n] : times) EXPECT_EQ(3, n) << name;
 }
 
-TEST_F(Loop, AnotherNumberOfSamplesAnUpdateIsRefused) {
-  const int n = ranks->size();
-  train(config("kept", "train.max_updates = 1\ntrain.accumulate = 2\n"), *ranks);
-  // As many updates an epoch (13 samples), but others.
-  RunConfig other = config("kept", n == 4 ? "train.accumulate = 3\n" : "train.accumulate = 1\n");
-  other.resume = true;
-  EXPECT_THAT(message_of([&] { train(other, *ranks); }),
-              HasSubstr(detail::join("--train.global_batch=", 2 * n)));
-  RunConfig same = config("kept", detail::join("train.global_batch = ", 2 * n, "\n"));
-  same.resume = true;
-  EXPECT_TRUE(train(same, *ranks).done);
-}
-
-TEST(GlobalBatch, SaysWhichNumbersOfRanksFit) {
-  TrainConfig c;
-  c.batch = 2;
-  c.global_batch = 24;
-  EXPECT_EQ(12, accumulate_of(c, 1));
-  EXPECT_EQ(3, accumulate_of(c, 4));
-  EXPECT_EQ(24, samples_of_an_update(c, 4));
-  EXPECT_THAT(message_of([&] { accumulate_of(c, 5); }),
-              HasSubstr("24 is no multiple of 2 x 5 = 10; with this batch it can be shared by "
-                        "1, 2, 3, 4, 6, 12 ranks"));
-  c.global_batch = 25;
-  EXPECT_THAT(message_of([&] { accumulate_of(c, 1); }), HasSubstr("a multiple of train.batch"));
-  c = {.accumulate = 2, .global_batch = 4};
-  EXPECT_THAT(message_of([&] { accumulate_of(c, 1); }), HasSubstr("leave train.accumulate out"));
-}
-
-// Feature 184: a NaN that one rank alone meets, behind statistics that all ranks share.  All ranks
-// look for the cause together, and say the same.
-TEST_F(Loop, ANanOfOneRankIsFoundByAllWithSharedStatistics) {
-  for (const nn::NormKind norm : {nn::NormKind::sync_batch, nn::NormKind::group}) {
-    const double begin_s = now_s();
-    const std::string text = message_of([&] {
-      train(config(norm == nn::NormKind::group ? "group" : "sync", "train.batch = 2\n"), *ranks,
-            {.norm = norm, .bad_training = 3});
-    });
-    EXPECT_LT(now_s() - begin_s, 10.0);
-    EXPECT_THAT(text, HasSubstr("gradient values are NaN or inf"));
-    EXPECT_THAT(text, HasSubstr("the first in the gradient of '"));
-    EXPECT_THAT(text, HasSubstr("in the forward pass the first was op "));
-    EXPECT_EQ(ranks->size() > 1, text.find(" on rank ") != std::string::npos) << text;
-    const std::vector<std::string> all = ranks->all_gather_text(text, "messages");
-    for (const std::string& other : all) EXPECT_EQ(text, other);
-  }
-}
-
-// The advice is true: it names a checkpoint only where there is one.
-TEST_F(Loop, AdviceAfterANanKnowsWhetherThereIsACheckpoint) {
-  const auto text_of = [&](const std::string& name, const std::string& more, bool resume,
-                           const ToyOptions& options) {
-    RunConfig run = config(name, more);
-    run.resume = resume;
-    return message_of([&] { train(run, *ranks, options); });
-  };
-  EXPECT_THAT(text_of("none", "", false, {.bad_training = 3}),
-              HasSubstr("No checkpoint was written yet"));
-  EXPECT_EQ("no error", text_of("some", "train.max_updates = 1\n", false, {}));
-  EXPECT_THAT(text_of("some", "", true, {.bad_training = 3}),
-              HasSubstr("Resume from the last checkpoint (" + folder + "/some, after update 1)"));
-  // In f16, where no smaller loss scale is left.
-  EXPECT_THAT(
-      text_of("half", "precision = 'fp16'\nscaler.initial = 1\n", false, {.bad_training = 3}),
-      HasSubstr("at the lowest loss scale"));
-  // A validation names the case.
-  const std::string text = text_of("validation", "", false, {.bad_validation = 1});
-  EXPECT_THAT(text, HasSubstr("validation case 'v1': its loss is nan"));
-  EXPECT_THAT(text, HasSubstr("in the forward pass the first was op "));
-}
-
 // Features 136, 178: the same loss for any number of ranks, threads and cases, bit for bit.
 TEST_F(Loop, ValidationHasTheSameBitsWithMoreRanksThanCases) {
   const auto self = make_self_communicator();
@@ -315,23 +210,6 @@ TEST_F(Loop, ValidationHasTheSameBitsWithMoreRanksThanCases) {
     EXPECT_EQ(one.position.best, all.position.best) << n;
     EXPECT_EQ(1, all.position.best_epoch);
   }
-}
-
-// A validation case that cannot be read ends all ranks at once, with its name.
-TEST_F(Loop, AFailedValidationCaseEndsAllRanksSoon) {
-  ToyOptions options;
-  options.n_training = 4;
-  options.n_validation = 40 * ranks->size();
-  int calls = 0;
-  options.hook = [&](Moment moment) {
-    if (moment != Moment::validate) return;
-    if (ranks->rank() == ranks->size() - 1 && ++calls == 2) BORA_FAIL("this case is damaged");
-    ::usleep(100'000);
-  };
-  const double begin_s = now_s();
-  EXPECT_THAT(message_of([&] { train(config("damaged"), *ranks, options); }),
-              HasSubstr("this case is damaged"));
-  EXPECT_LT(now_s() - begin_s, 2.5);
 }
 
 // Feature 146: a run that early stopping has ended goes on with a longer patience, and only then.

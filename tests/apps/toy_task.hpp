@@ -72,6 +72,7 @@ struct ToyOptions {
   nn::NormKind norm = nn::NormKind::group;
   int64_t bad_training = -1, bad_validation = -1;
   std::function<void(Moment)> hook{};
+  std::function<void(Collective&)> prepare{};
   std::vector<std::string>* used = nullptr;  ///< names of the samples that entered a loss
 };
 
@@ -107,6 +108,9 @@ class ToyTask final : public train::ConfiguredTask<train::RunConfig> {
     train::Validated result = Task::validate(batch, device);
     training_mode_ = true;
     return result;
+  }
+  void prepare(Collective& ranks) override {
+    if (options_.prepare) options_.prepare(ranks);
   }
   void state(StateVisitor& visitor) override {
     if (!visitor.loading()) call(Moment::save);

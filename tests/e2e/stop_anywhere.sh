@@ -47,7 +47,7 @@ try() {  # try NAME RANKS ARGS...
       sleep "$((delay / 1000)).$(printf %03d $((delay % 1000)))"
       local signal=USR1
       if ((RANDOM % 2)); then signal=TERM; fi
-      kill -$signal "${pids[RANDOM % n]}" 2>/dev/null || true
+      if ((${#pids[@]} == n)); then kill -$signal "${pids[RANDOM % n]}" 2>/dev/null || true; fi
     fi
     finish "$work/$name"
     if ((code == 0)); then break; fi
