@@ -15,7 +15,7 @@
 #include "apps/common/all_reduce_choice.hpp"
 #include "apps/common/device_choice.hpp"
 #include "apps/common/threads.hpp"
-#include "apps/unet3d/parallel.hpp"
+#include "apps/train/parallel.hpp"
 #include "comm/communicator.hpp"
 #include "core/build_info.hpp"
 #include "core/log.hpp"
@@ -146,7 +146,7 @@ int run(const MpiSession& session, int argc, char** argv) {
   report.ranks = ranks->size();
   const apps::DeviceChoice choice = apps::choose_device(c.device, session, *ranks);
   report.device = choice.text();
-  const auto tensors = unet3d::make_tensor_group({}, session, *ranks, choice.device);
+  const auto tensors = train::make_tensor_group({}, session, *ranks, choice.device);
   Step step(c, *ranks, {choice.device, tensors.get()});
   report.n_parameters = step.n_parameters();
   time_steps(c, step, *ranks, report);

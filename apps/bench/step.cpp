@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "apps/bench/plain_unet.hpp"
+#include "apps/train/parallel.hpp"
+#include "apps/train/setup.hpp"
 #include "apps/unet3d/loss.hpp"
-#include "apps/unet3d/parallel.hpp"
-#include "apps/unet3d/setup.hpp"
 #include "comm/broadcast_state.hpp"
 #include "core/allocator.hpp"
 #include "core/precision.hpp"
@@ -47,10 +47,10 @@ BucketSizes bucket_sizes(const StepConfig& c) {
 
 }  // namespace
 
-Step::Step(const StepConfig& config, Collective& ranks, const unet3d::ComputePlace& place)
+Step::Step(const StepConfig& config, Collective& ranks, const train::ComputePlace& place)
     : config_(config),
       device_(place.device),
-      alone_(unet3d::group_of_one(ranks, place)),
+      alone_(train::group_of_one(ranks, place)),
       ranks_(place.tensors != nullptr ? *place.tensors
              : alone_                 ? *alone_
                                       : ranks),
@@ -71,21 +71,21 @@ Step::Step(const StepConfig& config, Collective& ranks, const unet3d::ComputePla
     const AllocationTag tag("parameters and gradients");
     arena_ = std::make_unique<nn::ParameterArena>(
         *network_, DType::f32, type_, device_,
-        config.shared_gradients ? unet3d::shared_memory(ranks_) : MemorySource{});
+        config.shared_gradients ? train::shared_memory(ranks_) : MemorySource{});
   }
   nn::initialise(*network_, 0);
   {
     const AllocationTag tag("optimizer state");
     optimizer_ = nn::make_adamw(*arena_, {});
   }
-  if (type_ == DType::f16) scaler_.emplace(unet3d::scale_rule_of({}), device_);
+  if (type_ == DType::f16) scaler_.emplace(train::scale_rule_of({}), device_);
   reducer_ = std::make_unique<GradientReducer>(
       arena_->gradients(), arena_->leaves(), ranks_,
       ReducerOptions{.buckets = bucket_sizes(config),
                      .op = ReduceOp::mean,
                      .travel = dtype_from(config.gradient_type),
                      .staging_memory =
-                         config.shared_gradients ? unet3d::shared_memory(ranks_) : MemorySource{}});
+                         config.shared_gradients ? train::shared_memory(ranks_) : MemorySource{}});
   updater_ = std::make_unique<apps::Updater>(
       *arena_, *optimizer_, *reducer_,
       nn::Schedule{.kind = nn::Schedule::Kind::constant, .peak = 1e-3}, 1.0,

@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "apps/common/updater.hpp"
+#include "apps/train/trainer.hpp"
 #include "apps/unet3d/config.hpp"
-#include "apps/unet3d/trainer.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "core/collective.hpp"
 #include "core/step_graph.hpp"
@@ -65,7 +65,7 @@ class Step {
  public:
   /// Collective.  `ranks` outlives the step.  Throws UsageError for settings that do not go with
   /// the case.
-  Step(const StepConfig& config, Collective& ranks, const unet3d::ComputePlace& place = {});
+  Step(const StepConfig& config, Collective& ranks, const train::ComputePlace& place = {});
   ~Step();
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;

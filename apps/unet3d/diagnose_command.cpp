@@ -12,9 +12,9 @@
 #include "apps/common/device_choice.hpp"
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
+#include "apps/train/parallel.hpp"
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/commands.hpp"
-#include "apps/unet3d/parallel.hpp"
 #include "comm/communicator.hpp"
 #include "core/build_info.hpp"
 #include "core/log.hpp"
@@ -133,7 +133,7 @@ void print_all_reductions(const MpiSession& session, Collective& ranks, const Di
   const double host_s = time_all_reduce(ranks, x);
   if (ranks.rank() == 0) print_all_reduce(c.all_reduce.c_str(), c, ranks.size(), host_s);
   if (device == cpu() || ranks.size() == 1) return;
-  const std::unique_ptr<Collective> group = make_tensor_group({}, session, ranks, device);
+  const std::unique_ptr<Collective> group = train::make_tensor_group({}, session, ranks, device);
   Tensor y = Tensor::zeros({bytes / 4}, DType::f32, device);
   const double device_s = time_all_reduce(*group, y);
   if (ranks.rank() == 0) print_all_reduce("NCCL", c, ranks.size(), device_s);

@@ -3,22 +3,18 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "apps/train/task.hpp"
 #include "apps/unet3d/config.hpp"
 #include "apps/unet3d/model.hpp"
 #include "core/tensor.hpp"
 
 namespace bora::unet3d {
 
-struct Loss {
-  Tensor total;  ///< (), on the tape: data loss + lambda * gradient loss
-  /// ("loss", total), ("charbonnier", ...), ("gradient_plain", ...): each () f32 on the device, off
-  /// the tape, for the log.  Reading one waits for the device.
-  std::vector<std::pair<std::string, Tensor>> parts;
-  double value(size_t part) const { return parts.at(part).second.item(); }
-};
+/// total: data loss + lambda * gradient loss.  parts: ("loss", total), ("charbonnier", ...),
+/// ("gradient_plain", ...).
+using train::Loss;
 
 /// prediction, target (N, D, H, W, K); region (N, D, H, W) u8.  lambda 0: no gradient term is
 /// computed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From settings to objects: what train, evaluate and predict have in common.
+// From settings to objects: what the commands have in common.
 #pragma once
 
 #include <memory>
@@ -9,20 +9,12 @@
 #include "apps/unet3d/config.hpp"
 #include "apps/unet3d/model.hpp"
 #include "data/checkpoint.hpp"
-#include "kernels/loss_scale.hpp"
 #include "kernels/metrics.hpp"
-#include "nn/optim/optimizer.hpp"
-#include "nn/optim/schedule.hpp"
 #include "nn/parameter_arena.hpp"
 
 namespace bora::unet3d {
 
 std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels);
-std::unique_ptr<nn::Optimizer> make_optimizer(const OptimConfig& config, nn::ParameterArena& arena);
-kernels::LossScaleRule scale_rule_of(const ScalerConfig& config);
-/// The schedule of a run of `total` updates by `n_ranks` ranks.  Throws UsageError where
-/// optim.scale_lr=linear has no warm-up to reach the larger rate by.
-nn::Schedule schedule_of(const OptimConfig& config, int64_t total, int n_ranks);
 
 /// Sums of the errors of one case.  prediction, target f32, region u8, all of as many cells, in
 /// m/s; relative errors are taken against at least 0.5 m/s, since calm cells would dominate their

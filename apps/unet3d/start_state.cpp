@@ -5,11 +5,12 @@
 #include <cmath>
 #include <filesystem>
 
+#include "apps/train/parallel.hpp"
+#include "apps/train/run_record.hpp"
+#include "apps/train/setup.hpp"
 #include "apps/unet3d/cases.hpp"
-#include "apps/unet3d/parallel.hpp"
-#include "apps/unet3d/run_folder.hpp"
-#include "apps/unet3d/run_record.hpp"
 #include "apps/unet3d/setup.hpp"
+#include "apps/unet3d/wind_task.hpp"
 #include "core/build_info.hpp"
 #include "data/checkpoint.hpp"
 #include "nn/amp/grad_scaler.hpp"
@@ -130,7 +131,8 @@ StartState start_state_of_settings(const std::string& path, Collective& ranks) {
   StartState s;
   s.source = path;
   config_load_file(s.config, path);
-  check_parallel(s.config);
+  train::check_parallel(s.config);
+  check_network(s.config);
   if (s.config.data.root.empty())
     throw UsageError(path +
                      ": data.root is not set; wanted the folder of the cases, from which "
@@ -140,7 +142,7 @@ StartState start_state_of_settings(const std::string& path, Collective& ranks) {
   s.normalisation = cases.all().normaliser().mode();
   s.moments = cases.all().normaliser().moments();
   for (const char* part : kParts) part_of(s, part) = names_of(cases.part(part));
-  const apps::WindowPlan plan = window_plan(s.config, cases.training().size(), ranks);
+  const apps::WindowPlan plan = train::window_plan(s.config, cases.training().size(), ranks);
   plan.sampler().require_samples();
   s.total_updates = plan.updates_an_epoch() * s.config.train.epochs;
   s.world_size = ranks.size();
@@ -154,7 +156,7 @@ data::TextMap metadata_of(const StartState& s) {
   };
   for (auto& [key, text] : network_of(s)) set(key, text);
   set("written_by", build_info_text());
-  set("config", settings_text(s.config));
+  set("config", train::settings_text(s.config));
   set("updates", text_of(s.updates));
   set("total_updates", text_of(s.total_updates));
   set("world_size", text_of(s.world_size));
@@ -218,8 +220,8 @@ void save_start(const std::string& path, const StartState& state, UNet3d& model,
   std::error_code failure;
   if (!folder.empty()) std::filesystem::create_directories(folder, failure);
   BORA_CHECK(!failure, "cannot make the folder ", folder.string(), ": ", failure.message());
-  const std::unique_ptr<nn::Optimizer> optimizer = make_optimizer(state.config.optim, arena);
-  nn::GradScaler scaler(scale_rule_of(state.config.scaler));
+  const std::unique_ptr<nn::Optimizer> optimizer = train::make_optimizer(state.config.optim, arena);
+  nn::GradScaler scaler(train::scale_rule_of(state.config.scaler));
   StartState s = state;
   // What Trainer::state visits, at the beginning.
   data::save_checkpoint(path, [&](StateVisitor& v) {
@@ -240,7 +242,7 @@ void save_start(const std::string& path, const StartState& state, UNet3d& model,
       const StateVisitor::Group group(v, "cases");
       for (const char* part : kParts) v.value(part, part_of(s, part));
     }
-    value("config", settings_text(s.config));
+    value("config", train::settings_text(s.config));
     value("model_input_channels", s.in_channels);
     value("updates", int64_t{0});
     const StateVisitor::Group group(v, "training");
@@ -249,10 +251,10 @@ void save_start(const std::string& path, const StartState& state, UNet3d& model,
       optimizer->state(v);
     }
     scaler.state(v);
-    RunRecord run{.total_updates = s.total_updates,
-                  .world_size = s.world_size,
-                  .schedule_total = s.total_updates,
-                  .lr_ranks = s.config.optim.scale_lr == "linear" ? s.world_size : 1};
+    train::RunRecord run{.total_updates = s.total_updates,
+                         .world_size = s.world_size,
+                         .schedule_total = s.total_updates,
+                         .lr_ranks = s.config.optim.scale_lr == "linear" ? s.world_size : 1};
     run.state(v, data::DistributedSampler({.n_samples = static_cast<int64_t>(s.training.size()),
                                            .seed = s.config.train.seed}));
   });

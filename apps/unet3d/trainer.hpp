@@ -1,128 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainer: the loop.  load, forward, backward, reduce, step, log, save.
+// The run that `unet3d train` makes: a WindTask in a Trainer.
 #pragma once
 
-#include <deque>
-#include <limits>
 #include <memory>
-#include <optional>
-#include <string>
 
-#include "apps/common/monitor.hpp"
-#include "apps/common/progress.hpp"
-#include "apps/common/stop.hpp"
-#include "apps/common/updater.hpp"
-#include "apps/common/window_plan.hpp"
-#include "apps/unet3d/cases.hpp"
-#include "apps/unet3d/config.hpp"
-#include "apps/unet3d/feed.hpp"
-#include "apps/unet3d/loss_log.hpp"
-#include "apps/unet3d/model.hpp"
-#include "apps/unet3d/run_record.hpp"
-#include "comm/gradient_exchange.hpp"
-#include "core/collective.hpp"
-#include "core/step_graph.hpp"
-#include "data/jsonl.hpp"
+#include "apps/train/trainer.hpp"
+#include "apps/unet3d/wind_task.hpp"
 
 namespace bora::unet3d {
 
-/// Where a run computes, and over what its ranks' tensors travel.
-struct ComputePlace {
-  Device device = cpu();
-  /// All ranks, for tensors on the device: gradients, weights, statistics of batch norms.  What is
-  /// on the host by nature (losses, scores, agreements, stops) travels over the host's group.
-  /// nullptr: the host's group on the CPU, a group of one for one rank.  Outlives the trainer.
-  Collective* tensors = nullptr;
-};
-
-/// A group of one for tensors on the place's device, where the place has no group and needs one;
-/// nullptr on the CPU.  Throws Error if there are more ranks than one.
-std::unique_ptr<Collective> group_of_one(const Collective& ranks, const ComputePlace& place);
-
-/// One training run on one rank.  All functions are collective.
-class Trainer {
+class Trainer : public train::Trainer {
  public:
-  /// Opens the data, builds the network, resumes if asked to.  `ranks`: all, for host memory.
-  /// Throws UsageError or Error on all ranks.
-  Trainer(const Config& config, Collective& ranks, const ComputePlace& place = {});
-  ~Trainer();
-
-  /// Trains to the end, to train.max_updates, or until early stopping; false: it saved and left
-  /// before, because of a signal or train.max_hours.
-  bool run();
-
-  /// Updates made and their total.
-  int64_t updates() const { return optimizer_->updates(); }
-  int64_t total_updates() const { return total_updates_; }
-  const Position& position() const { return position_; }
-  nn::ParameterArena& arena() { return *arena_; }
-  UNet3d& model() { return *model_; }
-  const GradientExchange::Counters& exchange_counters() const { return exchange_->counters(); }
-  /// The step's graph, for tests: nullptr where the step is never captured.
-  const StepGraph* step_graph() const { return graph_ ? &*graph_ : nullptr; }
-
- private:
-  void announce() const;
-  void train_epoch();
-  void train_window(int64_t window_samples);
-  bool graph_fits(int64_t window_samples) const;
-  void run_graph(const MicroStep& step, int64_t window_samples);
-  Loss forward_backward(const MicroStep& step, int64_t k, int64_t window_samples);
-  Loss forward(const MicroStep& step);
-  std::string find_suspect(const MicroStep& step);
-  std::string find_suspect_again(int64_t window);
-  void take_reports(int64_t up_to);
-  void take_all_reports() { take_reports(std::numeric_limits<int64_t>::max()); }
-  int64_t updates_at_most() const { return updates() + updater_->pending(); }
-  void log_window(const apps::UpdateReport& report, data::EpochPosition at);
-  std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
-  void end_epoch(bool best);
-  void share_statistics();
-  void save(const std::string& name);
-  void save_last() { save("last.h5"); }
-  void state(StateVisitor& visitor);
-  void convolution_plans(StateVisitor& visitor) const;
-  void extend(nn::Schedule& schedule, int64_t total, const std::string& settings) const;
-  void resume();
-  bool finished() const;
-  bool main() const { return ranks_.rank() == 0; }
-
-  Config config_;
-  Collective& ranks_;
-  Device device_;
-  std::unique_ptr<Collective> alone_;  // on a device, for one rank
-  Collective& tensors_;                // ComputePlace::tensors
-  std::unique_ptr<Cases> cases_;
-  std::unique_ptr<UNet3d> model_;
-  std::unique_ptr<nn::ParameterArena> arena_;
-  std::unique_ptr<nn::Optimizer> optimizer_;
-  std::optional<nn::GradScaler> scaler_;  // used with fp16 only, saved always
-  DType compute_type_;                    // of class `half` ops
-  std::optional<apps::WindowPlan> plan_;
-  std::unique_ptr<GradientExchange> exchange_;
-  std::unique_ptr<apps::Updater> updater_;
-  std::unique_ptr<BatchFeed> feed_;
-  std::unique_ptr<data::JsonlWriter> metrics_log_;
-  apps::Progress progress_;
-  apps::StopWatcher stop_;
-  Position position_;
-  int64_t total_updates_ = 0;
-  std::optional<LossLog> losses_;  // since the last line of the log
-  std::string suspect_;            // CPU: what went wrong first in this window's forward passes
-  // Windows whose report has not come yet: ticket, and where they begin.
-  struct Window {
-    int64_t ticket;
-    data::EpochPosition at;
-  };
-  std::deque<Window> windows_;
-  std::optional<StepGraph> graph_;  // where train.step_graph and the settings allow it
-  apps::Monitor monitor_;
-  apps::StragglerWatch stragglers_;
-  double run_begin_s_ = 0;
-  int64_t lr_ranks_ = 1;  // that the rule optim.scale_lr counts: those of the run's beginning
-  double save_s_ = 0;     // rank 0: spent on checkpoints, of which there were n_saves_
-  int64_t n_saves_ = 0;
-  bool file_has_plans_ = false;  // the checkpoint to resume from: convolution plans
+  /// Opens the data, builds the network, resumes if asked to.  Collective; throws UsageError or
+  /// Error on all ranks.
+  Trainer(const Config& config, Collective& ranks, const train::ComputePlace& place = {})
+      : train::Trainer([&] { return std::make_unique<WindTask>(config, ranks); }, config, ranks,
+                       place) {}
 };
 
 }  // namespace bora::unet3d

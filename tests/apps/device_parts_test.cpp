@@ -9,8 +9,8 @@
 
 #include "apps/bench/step.hpp"
 #include "apps/common/upload.hpp"
+#include "apps/train/loss_log.hpp"
 #include "apps/unet3d/exchange.hpp"
-#include "apps/unet3d/loss_log.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "comm/communicator.hpp"
 #include "tests/apps/device_under_test.hpp"
@@ -97,7 +97,7 @@ TEST(LossLog, SumsWhatWasReported) {
     return l;
   };
   for (const Device device : {cpu(), device_under_test()}) {
-    LossLog log({"loss"}, device, 2);
+    train::LossLog log({"loss"}, device, 2);
     const auto window = [&](int64_t number, float a, float b, double weight_b) {
       log.keep(0, loss(a, device));
       log.note(2 * number, 2.0, loss(a, device));

@@ -166,7 +166,7 @@ TEST_F(DeviceRanks, AgreeOnSkippedUpdates) {
 
 // What cannot be done between devices is refused before anything starts.
 TEST_F(DeviceRanks, RefuseWhatIsMadeForTheHost) {
-  const ComputePlace place{cuda(0), nccl_.get()};
+  const train::ComputePlace place{cuda(0), nccl_.get()};
   EXPECT_THAT(message_of([&] {
                 Trainer(config("comm.all_reduce = 'reproducible'\n", "no"), *host_, place);
               }),

@@ -62,7 +62,7 @@ class DeviceTrainer : public ::testing::Test {
     std::string dir;
     std::vector<float> weights;
     std::vector<Row> rows;
-    Position position;
+    train::Position position;
     int64_t updates = 0;
     std::vector<double> series(const std::string& kind, const std::string& key) const {
       std::vector<double> values;

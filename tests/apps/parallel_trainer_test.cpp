@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "apps/common/ordered_sums.hpp"
-#include "apps/unet3d/parallel.hpp"
+#include "apps/train/parallel.hpp"
 #include "apps/unet3d/trainer.hpp"
 #include "comm/broadcast_state.hpp"
 #include "comm/bucket_plan.hpp"

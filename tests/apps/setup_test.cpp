@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // From settings to objects.
-#include "apps/unet3d/setup.hpp"
+#include "apps/train/setup.hpp"
 
 #include <gtest/gtest.h>
 
 #include "comm/algorithm.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 namespace {
 
 // Feature 126: off by default; linear multiplies by the ranks, with a warm-up from one rank's rate.
@@ -35,4 +35,4 @@ TEST(Settings, TheWaysOfAnAllReductionAreThoseThatThereAre) {
 }
 
 }  // namespace
-}  // namespace bora::unet3d
+}  // namespace bora::train

@@ -9,11 +9,11 @@
 
 #include "apps/common/upload.hpp"
 #include "apps/common/window_plan.hpp"
-#include "apps/unet3d/config.hpp"
+#include "apps/train/config.hpp"
 #include "data/batch.hpp"
 #include "data/loader.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 
 /// What a rank computes at once.
 struct MicroStep {
@@ -71,4 +71,4 @@ class BatchFeed {
   data::Loader<data::Sample> loader_;  // last: its threads use the members above
 };
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

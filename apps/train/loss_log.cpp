@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/unet3d/loss_log.hpp"
+#include "apps/train/loss_log.hpp"
 
 #include <cmath>
 
-namespace bora::unet3d {
+namespace bora::train {
 
 LossLog::LossLog(std::vector<std::string> names, Device device, int64_t max_steps)
     : n_parts_(names.size()), sums_(std::move(names)) {
@@ -69,4 +69,4 @@ MetricSums LossLog::reduce(Collective& ranks, int64_t window, const std::string&
   return sums;
 }
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

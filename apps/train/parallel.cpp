@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/unet3d/parallel.hpp"
+#include "apps/train/parallel.hpp"
 
 #include "comm/gradient_reducer.hpp"
 #include "comm/nccl_communicator.hpp"
 #include "comm/nccl_flight.hpp"
 #include "comm/shard_reducer.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 namespace {
 
 // The ranks compare what they do at every so-manieth operation on the device.
@@ -14,9 +14,9 @@ constexpr int kCheckEvery = 64;
 
 }  // namespace
 
-bool reproducible(const Config& config) { return config.comm.all_reduce == "reproducible"; }
+bool reproducible(const RunConfig& config) { return config.comm.all_reduce == "reproducible"; }
 
-void check_parallel(const Config& config, Device device, int n_ranks) {
+void check_parallel(const RunConfig& config, Device device, int n_ranks) {
   if (device != cpu() && config.comm.gradient_type != "f32")
     throw UsageError("device=cuda with comm.gradient_type=" + config.comm.gradient_type +
                      ": gradients travel in f32 between GPUs; wanted f32");
@@ -28,10 +28,6 @@ void check_parallel(const Config& config, Device device, int n_ranks) {
   const std::string what = "comm.all_reduce=reproducible with ";
   if (device != cpu())
     throw UsageError(what + "device=cuda: its sums are formed on the host; wanted auto");
-  if (config.model.norm == "batch" || config.model.norm == "sync_batch")
-    throw UsageError(what + "model.norm=" + config.model.norm +
-                     ": statistics over a batch depend on how samples are shared among the ranks; "
-                     "wanted group or instance");
   if (config.comm.gradient_type != "f32")
     throw UsageError(what + "comm.gradient_type=" + config.comm.gradient_type +
                      ": its sums are formed in f32");
@@ -63,7 +59,7 @@ MemorySource shared_memory(Collective& ranks) {
   return [&ranks](int64_t bytes) { return make_shared_tensor(ranks, bytes); };
 }
 
-apps::WindowPlan window_plan(const Config& config, int64_t n_samples, const Collective& ranks) {
+apps::WindowPlan window_plan(const RunConfig& config, int64_t n_samples, const Collective& ranks) {
   const data::SamplerOptions sampler{.n_samples = n_samples,
                                      .n_ranks = ranks.size(),
                                      .rank = ranks.rank(),
@@ -77,7 +73,7 @@ apps::WindowPlan window_plan(const Config& config, int64_t n_samples, const Coll
            .shard_samples = reproducible(config) ? config.comm.shard_samples : 0}};
 }
 
-std::unique_ptr<GradientExchange> make_exchange(const Config& config, nn::ParameterArena& arena,
+std::unique_ptr<GradientExchange> make_exchange(const RunConfig& config, nn::ParameterArena& arena,
                                                 const apps::WindowPlan& plan, Collective& ranks) {
   if (plan.sharded())
     return std::make_unique<ShardReducer>(
@@ -92,17 +88,4 @@ std::unique_ptr<GradientExchange> make_exchange(const Config& config, nn::Parame
   return std::make_unique<GradientReducer>(arena.gradients(), arena.leaves(), ranks, options);
 }
 
-std::vector<std::string> parallel_warnings(const Config& config, int n_ranks) {
-  std::vector<std::string> warnings;
-  if (config.model.norm == "batch" && n_ranks > 1)
-    warnings.push_back(detail::join(
-        "batch norm with ", n_ranks,
-        " ranks: each rank normalises with its own statistics, and rank 0's running ones are used "
-        "for validation and saved; model.norm=sync_batch joins them"));
-  if (config.model.norm == "batch" && config.train.batch == 1)
-    warnings.push_back(
-        "batch norm with batch 1: statistics of one sample; group or instance norm suit better");
-  return warnings;
-}
-
-}  // namespace bora::unet3d
+}  // namespace bora::train

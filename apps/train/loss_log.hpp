@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "apps/common/ordered_sums.hpp"
-#include "apps/unet3d/loss.hpp"
+#include "apps/train/task.hpp"
 #include "core/readback.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 
 /// Losses that are not finite count neither as values nor in the number of samples.
 ///
@@ -59,4 +59,4 @@ class LossLog {
   std::optional<DeviceReadback> readback_;
 };
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

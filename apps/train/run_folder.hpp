@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a training run: one run a folder, and the settings that make the run again.
+// The folder of a training run: one run a folder.
 #pragma once
 
 #include <string>
 
-#include "apps/unet3d/config.hpp"
+#include "apps/train/config.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 
 /// Makes output.dir ready for a new run (or leaves it to a resumed one).  A folder holds one run: a
 /// second one in it would mix their checkpoints.  Throws UsageError where a run lies there already
 /// and neither resume nor overwrite is set; overwrite removes the run's own files, no others.
 /// Called by one rank.
-void claim_folder(const Config& config);
+void claim_folder(const RunConfig& config);
 
-/// The settings that make the same run again, as TOML: how this one was started (resume, overwrite)
-/// is not among them.
-std::string settings_text(Config config);
-
-}  // namespace bora::unet3d
+}  // namespace bora::train

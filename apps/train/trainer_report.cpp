@@ -3,30 +3,15 @@
 #include <cmath>
 
 #include "apps/common/text.hpp"
-#include "apps/unet3d/setup.hpp"
-#include "apps/unet3d/trainer.hpp"
+#include "apps/train/setup.hpp"
+#include "apps/train/trainer.hpp"
 #include "comm/rank_group.hpp"
 #include "comm/watchdog.hpp"
 #include "core/log.hpp"
 #include "core/precision.hpp"
 #include "core/profile.hpp"
 
-namespace bora::unet3d {
-namespace {
-
-/// Of a batch of one on the host, in m/s.
-kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& batch) {
-  const Tensor own = prediction.to(DType::f32);
-  Tensor p =
-      own.device() == cpu() && own.storage() == prediction.storage() ? own.clone() : own.to(cpu());
-  Tensor t = batch.target.clone();
-  data::denormalise(p, batch.scalings.at(0));
-  data::denormalise(t, batch.scalings.at(0));
-  return case_errors(p, t, batch.region, 0.5);
-}
-
-}  // namespace
-
+namespace bora::train {
 void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition at) {
   if (report.skipped) {
     if (!main()) return;
@@ -75,8 +60,7 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
         {"slowest_rank_s", job.slowest_own_s},
         {"median_rank_s", job.median_own_s},
         {"seconds", now_s() - run_begin_s_}};
-    for (const std::string& name : loss_names(config_.loss))
-      row.emplace_back(name, losses.mean(name));
+    for (const std::string& name : task_->loss_names()) row.emplace_back(name, losses.mean(name));
     metrics_log_->write(row);
     progress_.update(static_cast<double>(report.update) / static_cast<double>(total_updates_),
                      "epoch " + apps::fixed(epoch, 1) + "/" + std::to_string(config_.train.epochs) +
@@ -89,20 +73,22 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
 
 std::optional<bool> Trainer::validate() {
   if (stop_.stopping()) return {};  // the resumed run begins with it
-  const data::Dataset& cases = cases_->validation();
-  if (cases.size() == 0) {  // nothing to choose by: the last state counts as the best
+  const data::Dataset* cases = task_->validation();
+  if (cases == nullptr ||
+      cases->size() == 0) {  // nothing to choose by: the last state counts as the best
     position_.best_epoch = position_.data.epoch;
     return true;
   }
   share_statistics();
   const LongSection section("validation");
-  model_->set_training(false);
+  model().set_training(false);
   const NoGrad no_grad;
   const PrecisionScope precision(compute_type_);
-  std::vector<std::string> names = loss_names(config_.loss);
-  names.insert(names.end(), {"absolute_error", "squared_error"});
+  std::vector<std::string> names = task_->loss_names();
+  const std::vector<std::string> score_names = task_->score_names();
+  names.insert(names.end(), score_names.begin(), score_names.end());
   apps::OrderedSums scores(names);
-  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases.size(),
+  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases->size(),
                                                               .n_ranks = ranks_.size(),
                                                               .rank = ranks_.rank(),
                                                               .shuffle = false,
@@ -113,17 +99,12 @@ std::optional<bool> Trainer::validate() {
       told = apps::stop_signal() != 0;
       if (told) return;
       const data::Batch batch =
-          data::collate({cases.read(slot.index, data::WindowChoice::centred())});
-      const Tensor prediction = model_->forward(batch.input.to(device_));
-      const Loss loss = compute_loss(config_.loss, prediction, batch.target.to(device_),
-                                     batch.region.to(device_));
-      std::vector<double> values, counts(loss.parts.size(), 1.0);
-      for (size_t i = 0; i < loss.parts.size(); ++i) values.push_back(loss.value(i));
-      const kernels::ErrorSums e = physical_errors(prediction, batch);
-      BORA_CHECK(e.count > 0, "validation case ", batch.names.at(0),
-                 " has no open cell: it cannot be scored");
-      values.insert(values.end(), {e.abs, e.square});
-      counts.insert(counts.end(), 2, e.count);
+          data::collate({cases->read(slot.index, data::WindowChoice::centred())});
+      const Validated result = task_->validate(batch, device_);
+      std::vector<double> values, counts(result.loss.parts.size(), 1.0);
+      for (size_t i = 0; i < result.loss.parts.size(); ++i) values.push_back(result.loss.value(i));
+      values.insert(values.end(), result.sums.begin(), result.sums.end());
+      counts.insert(counts.end(), result.counts.begin(), result.counts.end());
       scores.add(slot.index, values, counts);
     }
   });
@@ -144,23 +125,24 @@ std::optional<bool> Trainer::validate() {
     ++position_.epochs_without_best;
   }
   if (main()) {
-    const double mae = sums.mean("absolute_error"), rmse = std::sqrt(sums.mean("squared_error"));
     std::vector<std::pair<std::string, data::JsonValue>> row{{"kind", std::string("validation")},
                                                              {"update", updates()},
                                                              {"epoch", position_.data.epoch},
-                                                             {"mae_m_s", mae},
-                                                             {"rmse_m_s", rmse},
                                                              {"best", best},
                                                              {"seconds", now_s() - run_begin_s_}};
-    for (const std::string& name : loss_names(config_.loss))
-      row.emplace_back(name, sums.mean(name));
+    std::string figures;
+    for (const NamedScore& score : task_->scores(sums)) {
+      row.emplace_back(score.key, score.value);
+      figures += "  " + score.label + " " + apps::fixed(score.value, 3) +
+                 (score.unit.empty() ? "" : " " + score.unit);
+    }
+    for (const std::string& name : task_->loss_names()) row.emplace_back(name, sums.mean(name));
     metrics_log_->write(row);
     progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
                    std::to_string(config_.train.epochs) + "  validation loss " +
-                   apps::fixed(loss, 4) + "  MAE " + apps::fixed(mae, 3) + " m/s  RMSE " +
-                   apps::fixed(rmse, 3) + " m/s" + (best ? "  (best)" : ""));
+                   apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
   }
   return best;
 }
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/unet3d/run_record.hpp"
+#include "apps/train/run_record.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 
 void RunRecord::state(StateVisitor& visitor, const data::DistributedSampler& sampler) {
   visitor.value("total_updates", total_updates);
@@ -17,4 +17,4 @@ void RunRecord::state(StateVisitor& visitor, const data::DistributedSampler& sam
   sampler.state(visitor, position.data);
 }
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/unet3d/trainer.hpp"
+#include "apps/train/trainer.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
-#include "apps/unet3d/parallel.hpp"
-#include "apps/unet3d/run_folder.hpp"
-#include "apps/unet3d/setup.hpp"
+#include "apps/train/parallel.hpp"
+#include "apps/train/run_folder.hpp"
+#include "apps/train/setup.hpp"
 #include "comm/broadcast_state.hpp"
 #include "comm/flight_recorder.hpp"
 #include "core/finite_watch.hpp"
@@ -19,7 +19,7 @@
 #include "data/atomic_file.hpp"
 #include "kernels/cuda/conv3d_settings.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 namespace {
 
 // On a device: windows that may be under way while the host issues the next one.  Their reports are
@@ -31,11 +31,10 @@ constexpr int64_t kWindowsAhead = 2;
 int64_t place_of(const data::Slot& slot) { return (slot.epoch << 32) + slot.slot; }
 
 /// Why a run's steps cannot be replayed from a graph; empty if they can.
-std::string why_no_graph(const Config& config, int n_ranks) {
+std::string why_no_graph(const RunConfig& config, const Task& task, int n_ranks) {
   if (n_ranks > 1) return "since reductions between ranks cannot be";
   if (config.train.accumulate > 1) return "since train.accumulate is above 1";
-  if (config.model.dropout > 0) return "since dropout draws other numbers each time";
-  return {};
+  return task.why_not_captured();
 }
 
 }  // namespace
@@ -47,7 +46,8 @@ std::unique_ptr<Collective> group_of_one(const Collective& ranks, const ComputeP
   return make_self_communicator(place.device.type);
 }
 
-Trainer::Trainer(const Config& config, Collective& ranks, const ComputePlace& place)
+Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective& ranks,
+                 const ComputePlace& place)
     : config_(config),
       ranks_(ranks),
       device_(place.device),
@@ -67,20 +67,17 @@ Trainer::Trainer(const Config& config, Collective& ranks, const ComputePlace& pl
     settings.workspace_limit = config.cuda.workspace_mb << 20;
     kernels::cuda::set_conv3d_settings(settings);
   }
-  if (config.data.root.empty())
-    throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
-  cases_ = std::make_unique<Cases>(config.data, config.split, ranks);
-  model_ = make_model(config, cases_->n_channels());
-  cases_->require_extents(model_->min_extent(), config.model.levels);
-  model_->set_collective(&tensors_);
-  arena_ = std::make_unique<nn::ParameterArena>(*model_, DType::f32, compute_type_, device_,
+  task_ = make_task();
+  BORA_CHECK(task_, "Trainer: there is no task");
+  task_->set_collective(&tensors_);
+  arena_ = std::make_unique<nn::ParameterArena>(model(), DType::f32, compute_type_, device_,
                                                 shared_memory(tensors_));
   // Every rank starts from its own seed only in tests; whatever it started from, rank 0's weights
   // win.
-  nn::initialise(*model_, config.train.seed);
+  nn::initialise(model(), config.train.seed);
   optimizer_ = make_optimizer(config.optim, *arena_);
   scaler_.emplace(scale_rule_of(config.scaler), compute_type_ == DType::f16 ? device_ : cpu());
-  plan_.emplace(window_plan(config, cases_->training().size(), ranks));
+  plan_.emplace(window_plan(config, task_->training().size(), ranks));
   plan_->sampler().require_samples();
   total_updates_ = plan_->updates_an_epoch() * config.train.epochs;
   exchange_ = make_exchange(config, *arena_, *plan_, tensors_);
@@ -89,13 +86,13 @@ Trainer::Trainer(const Config& config, Collective& ranks, const ComputePlace& pl
       *arena_, *optimizer_, *exchange_,
       schedule_of(config.optim, total_updates_, static_cast<int>(lr_ranks_)), config.optim.clip,
       compute_type_ == DType::f16 ? &*scaler_ : nullptr);
-  feed_ = std::make_unique<BatchFeed>(cases_->training(), *plan_, config.train.seed, config.loader,
+  feed_ = std::make_unique<BatchFeed>(task_->training(), *plan_, config.train.seed, config.loader,
                                       device_);
-  losses_.emplace(loss_names(config.loss), device_,
+  losses_.emplace(task_->loss_names(), device_,
                   static_cast<int64_t>(plan_->micro_steps(plan_->samples()).size()));
   updater_->find_suspect_with([this](int64_t window) { return find_suspect_again(window); });
   if (device_ != cpu() && config.train.step_graph == "auto") {
-    const std::string why = why_no_graph(config, ranks.size());
+    const std::string why = why_no_graph(config, *task_, ranks.size());
     if (why.empty()) graph_.emplace(device_);
     if (!why.empty() && main()) log_info("train.step_graph: the step is not captured, ", why);
   }
@@ -110,7 +107,7 @@ Trainer::Trainer(const Config& config, Collective& ranks, const ComputePlace& pl
   share_statistics();
   arena_->refresh_working();
   if (main()) {
-    data::write_file_atomic(dir + "/config.toml", settings_text(config_));
+    data::write_file_atomic(dir + "/config.toml", task_->settings_text());
     const std::string log = dir + "/metrics.jsonl";
     if (config.resume) data::truncate_after(log, "update", static_cast<double>(updates()));
     metrics_log_ = std::make_unique<data::JsonlWriter>(
@@ -123,10 +120,10 @@ Trainer::~Trainer() = default;
 
 void Trainer::announce() const {
   if (!main()) return;
-  log_info("unet3d: base ", config_.model.base, ", ", nn::parameter_count(*model_), " parameters, ",
-           config_.model.norm, " norm, ", config_.precision, "; ", ranks_.size(), " rank",
-           ranks_.size() > 1 ? "s" : "", " x ", apps::compute_threads(), " threads");
-  log_info("data: ", cases_->describe());
+  for (const std::string& line : task_->describe()) log_info(line);
+  log_info("network: ", nn::parameter_count(task_->model()), " parameters, ", config_.precision,
+           "; ", ranks_.size(), " rank", ranks_.size() > 1 ? "s" : "", " x ",
+           apps::compute_threads(), " threads");
   log_info("run: ", config_.train.epochs, " epochs x ", plan_->updates_an_epoch(),
            " updates, effective batch ", plan_->samples(), ", peak learning rate ",
            updater_->schedule().peak,
@@ -138,7 +135,7 @@ void Trainer::announce() const {
     log_info("reproducible: ", plan_->n_shards(), " shards of ", config_.comm.shard_samples,
              " samples an update; the same bits for any number of ranks with ",
              apps::compute_threads(), " threads each and the same effective batch");
-  for (const std::string& warning : parallel_warnings(config_, ranks_.size())) log_warn(warning);
+  for (const std::string& warning : task_->warnings(ranks_.size())) log_warn(warning);
 }
 
 bool Trainer::finished() const {
@@ -194,7 +191,7 @@ void Trainer::end_epoch(bool best) {
 }
 
 void Trainer::train_epoch() {
-  model_->set_training(true);
+  model().set_training(true);
   feed_->start(position_.data);
   const int64_t epoch = position_.data.epoch, n = plan_->sampler().options().n_samples;
   while (position_.data.epoch == epoch && !finished() && !stop_.due()) {
@@ -295,8 +292,7 @@ Loss Trainer::forward(const MicroStep& step) {
   const RngScope rng({.seed = config_.train.seed,
                       .base = rng_stream("step", static_cast<uint64_t>(step.first.epoch),
                                          static_cast<uint64_t>(step.first.slot))});
-  return compute_loss(config_.loss, *model_, step.batch.input, step.batch.target,
-                      step.batch.region);
+  return task_->loss(step.batch);
 }
 
 std::string Trainer::find_suspect(const MicroStep& step) {
@@ -340,8 +336,8 @@ void Trainer::take_reports(int64_t up_to) {
 // saves.  Ranks that join their statistics have the same ones anyway.
 void Trainer::share_statistics() {
   std::vector<Tensor*> buffers;
-  for (const nn::NamedBuffer& b : nn::named_buffers(*model_)) buffers.push_back(b.buffer);
+  for (const nn::NamedBuffer& b : nn::named_buffers(model())) buffers.push_back(b.buffer);
   if (!buffers.empty() && ranks_.size() > 1) broadcast_buffers(tensors_, buffers);
 }
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

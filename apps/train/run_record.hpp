@@ -7,7 +7,7 @@
 #include "core/state.hpp"
 #include "data/sampler.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 
 /// How far a run has come: together with the weights and the optimizer, all that a resumed run
 /// needs.
@@ -32,4 +32,4 @@ struct RunRecord {
   void state(StateVisitor& visitor, const data::DistributedSampler& sampler);
 };
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

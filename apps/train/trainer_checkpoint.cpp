@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run keeps: the state of a Trainer, and how it comes from and goes to checkpoints.
-#include "apps/unet3d/run_folder.hpp"
-#include "apps/unet3d/setup.hpp"
-#include "apps/unet3d/trainer.hpp"
+#include "apps/train/run_folder.hpp"
+#include "apps/train/setup.hpp"
+#include "apps/train/trainer.hpp"
 #include "comm/watchdog.hpp"
 #include "core/log.hpp"
 #include "core/profile.hpp"
 #include "data/checkpoint.hpp"
 #include "kernels/cuda/conv3d_settings.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 
 void Trainer::state(StateVisitor& visitor) {
   {
     const StateVisitor::Group group(visitor, "model");
-    nn::module_state(*model_, visitor);
+    nn::module_state(model(), visitor);
   }
-  cases_->state(visitor);
-  std::string text = settings_text(config_);
+  task_->state(visitor);
+  std::string text = task_->settings_text();
   visitor.value("config", text);
   convolution_plans(visitor);
-  int64_t channels = model_->in_channels(), updates_made = updates();
-  visitor.value("model_input_channels", channels);
+  int64_t updates_made = updates();
   visitor.value("updates", updates_made);
   const StateVisitor::Group group(visitor, "training");
   {
@@ -59,8 +58,7 @@ void Trainer::convolution_plans(StateVisitor& visitor) const {
 }
 
 void Trainer::extend(nn::Schedule& schedule, int64_t total, const std::string& settings) const {
-  Config old;
-  config_load_text(old, settings, "the checkpoint");
+  const RunConfig old = task_->compare_settings(settings, "the checkpoint").run;
   if (total != old.train.epochs * plan_->updates_an_epoch())
     throw UsageError(detail::join(
         "the checkpoint belongs to a run of ", total, " updates, this one has ", total_updates_,
@@ -71,7 +69,7 @@ void Trainer::extend(nn::Schedule& schedule, int64_t total, const std::string& s
     throw UsageError(detail::join(
         "the checkpoint belongs to a run of ", old.train.epochs, " epochs, this one has ",
         config_.train.epochs, ": the learning rate would jump. Keep train.epochs, or say what ",
-        "becomes of the rate: --train.extend=hold, stretch or restart (unet3d train --help)"));
+        "becomes of the rate: --train.extend=hold, stretch or restart (--help)"));
   if (rule == "stretch") {
     schedule.begin = 0;
     schedule.total = total_updates_;
@@ -128,22 +126,11 @@ void Trainer::resume() {
   }
   ranks_.agree("resuming", [&] {
     with_context("resuming from " + path, [&] {
-      Config old;
       data::CheckpointReader reader(path);
       file_has_plans_ = reader.has("convolution_plans");
-      config_load_text(old, reader.peek<std::string>("config"), path);
-      for (const std::string& line : config_diff(old, config_)) {
-        if (line.starts_with("loss.") || line.starts_with("data.normalisation"))
-          throw UsageError(
-              "the checkpoint's losses would not compare with this run's (" + line +
-              "): keep the settings of the run, or start a new one in another output.dir");
-        if (line.starts_with("model."))
-          throw UsageError("the checkpoint holds another network (" + line +
-                           "): keep the settings of the run, or start a new one "
-                           "in another output.dir");
-        if (main() && !line.starts_with("resume:") && !line.starts_with("overwrite:"))
-          log_info("setting changed since the checkpoint: ", line);
-      }
+      const OldSettings old = task_->compare_settings(reader.peek<std::string>("config"), path);
+      for (const std::string& line : old.changes)
+        if (main()) log_info("setting changed since the checkpoint: ", line);
       state(reader);
       reader.finish();
     });
@@ -154,4 +141,4 @@ void Trainer::resume() {
              " samples into it");
 }
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/unet3d/feed.hpp"
+#include "apps/train/feed.hpp"
 
 #include <utility>
 
-namespace bora::unet3d {
+namespace bora::train {
 namespace {
 
 /// A batch of no samples, shaped as this one's would be.
@@ -109,4 +109,4 @@ MicroStep BatchFeed::read_micro_step(const std::vector<data::Slot>& slots, size_
   return step;
 }
 
-}  // namespace bora::unet3d
+}  // namespace bora::train

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/unet3d/run_folder.hpp"
+#include "apps/train/run_folder.hpp"
 
 #include <array>
 #include <filesystem>
 
 #include "core/error.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 namespace {
 
 /// What a run leaves in its folder.
@@ -15,7 +15,7 @@ constexpr std::array kRunFiles{"metrics.jsonl", "config.toml", "best.h5", "last.
 
 }  // namespace
 
-void claim_folder(const Config& config) {
+void claim_folder(const RunConfig& config) {
   namespace fs = std::filesystem;
   const std::string& dir = config.output.dir;
   std::error_code failure;
@@ -38,9 +38,4 @@ void claim_folder(const Config& config) {
   }
 }
 
-std::string settings_text(Config config) {
-  config.resume = config.overwrite = false;
-  return config_text(config);
-}
-
-}  // namespace bora::unet3d
+}  // namespace bora::train

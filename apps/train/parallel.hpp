@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "apps/common/window_plan.hpp"
-#include "apps/unet3d/config.hpp"
+#include "apps/train/config.hpp"
 #include "comm/communicator.hpp"
 #include "comm/gradient_exchange.hpp"
 #include "nn/parameter_arena.hpp"
 
-namespace bora::unet3d {
+namespace bora::train {
 
 /// Whether updates have the same bits for any number of ranks (comm.all_reduce=reproducible).
-bool reproducible(const Config& config);
+bool reproducible(const RunConfig& config);
 
 /// Throws UsageError where settings do not go together, or not with the device.  A pure function:
 /// all ranks agree.
-void check_parallel(const Config& config, Device device = cpu(), int n_ranks = 1);
+void check_parallel(const RunConfig& config, Device device = cpu(), int n_ranks = 1);
 
 CommunicatorOptions communicator_options(const CommConfig& config);
 
@@ -34,14 +34,11 @@ std::unique_ptr<Collective> make_tensor_group(const CommConfig& config, const Mp
 MemorySource shared_memory(Collective& ranks);
 
 /// The plan of updates for so many samples.
-apps::WindowPlan window_plan(const Config& config, int64_t n_samples, const Collective& ranks);
+apps::WindowPlan window_plan(const RunConfig& config, int64_t n_samples, const Collective& ranks);
 
 /// What joins the gradients: a GradientReducer that sums (the loss weighs each sample), or a
 /// ShardReducer.  Collective; arena and ranks outlive it.
-std::unique_ptr<GradientExchange> make_exchange(const Config& config, nn::ParameterArena& arena,
+std::unique_ptr<GradientExchange> make_exchange(const RunConfig& config, nn::ParameterArena& arena,
                                                 const apps::WindowPlan& plan, Collective& ranks);
 
-/// What a user should know who trains with so many ranks: one sentence each.
-std::vector<std::string> parallel_warnings(const Config& config, int n_ranks);
-
-}  // namespace bora::unet3d
+}  // namespace bora::train

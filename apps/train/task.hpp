@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Task: what is trained.  A network, its cases and its loss; the Trainer does the rest.
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/train/config.hpp"
+#include "comm/metric_sums.hpp"
+#include "core/collective.hpp"
+#include "core/state.hpp"
+#include "core/tensor.hpp"
+#include "data/batch.hpp"
+#include "data/dataset.hpp"
+#include "nn/module.hpp"
+
+namespace bora::train {
+
+struct Loss {
+  Tensor total;  ///< (), on the tape: what backward begins with, a mean over the batch's samples
+  /// In the order of Task::loss_names(), the total first: each () f32 on the device, off the tape,
+  /// for the log.  Reading one waits for the device.
+  std::vector<std::pair<std::string, Tensor>> parts;
+  double value(size_t part) const { return parts.at(part).second.item(); }
+};
+
+/// What a validation learns from one case.
+struct Validated {
+  Loss loss;
+  /// One entry for each of Task::score_names(): what this case adds to the sum, and to the count
+  /// that the sum is divided by (cells, say).
+  std::vector<double> sums, counts;
+};
+
+/// One figure of a validation, for people and for the log.
+struct NamedScore {
+  std::string key;    ///< in metrics.jsonl: "mae_m_s"
+  std::string label;  ///< in a line: "MAE"
+  std::string unit;   ///< "m/s"; empty: a pure number
+  double value = 0;
+};
+
+/// The settings of a run that wrote a checkpoint.
+struct OldSettings {
+  RunConfig run;
+  std::vector<std::string> changes;  ///< what is different now, a line each: "key: old -> new"
+};
+
+/// A pure description with one instance on each rank.  The Trainer decides when its functions are
+/// called, on all ranks alike; nothing in here needs to know how many ranks there are.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  /// The network.  Names of its parameters and buffers are those of the checkpoint.
+  virtual nn::Module& model() = 0;
+  virtual const data::Dataset& training() const = 0;
+  /// nullptr, or a data set of no cases: nothing is validated, and the last state is the best.
+  virtual const data::Dataset* validation() const { return nullptr; }
+
+  /// "loss" first, then its parts, under honest names.
+  virtual std::vector<std::string> loss_names() const { return {"loss"}; }
+  /// The loss of a batch whose input, target and region are on the network's device; a batch of no
+  /// samples (N = 0) has some finite loss too.  A mean over samples: a rank's share is weighed by
+  /// how many it has.  Precision and random numbers are set by the caller.
+  virtual Loss loss(const data::Batch& batch) = 0;
+
+  /// Sums that a validation joins over cases and ranks beside the loss's parts.
+  virtual std::vector<std::string> score_names() const { return {}; }
+  /// Of a batch of one case on the host, without a tape, the network in evaluation mode.  Unless
+  /// overridden: the loss alone.
+  virtual Validated validate(const data::Batch& batch, Device device);
+  /// The formulas: from the joined sums to figures.
+  virtual std::vector<NamedScore> scores(const MetricSums& sums) const;
+
+  /// The group for statistics over all ranks (sync_batch); called before the first forward.
+  virtual void set_collective(Collective* ranks) { static_cast<void>(ranks); }
+  /// What a checkpoint keeps beside the network and the run: a normalisation, say.  Loading must
+  /// refuse what would change the meaning of the weights.
+  virtual void state(StateVisitor& visitor) { static_cast<void>(visitor); }
+
+  /// All settings that make the same run again, as TOML (train::settings_text).
+  virtual std::string settings_text() const = 0;
+  /// `text`: what settings_text() gave when the checkpoint `where` was written.  Throws UsageError
+  /// for a change with which the run cannot go on, Error for text that does not parse.
+  virtual OldSettings compare_settings(const std::string& text, const std::string& where) const = 0;
+
+  /// Why the steps of loss() cannot be captured into a graph and replayed on a GPU; empty: they do
+  /// the same device work each time, and nothing on the host that matters.
+  virtual std::string why_not_captured() const {
+    return "since the task does not say that its steps are all alike";
+  }
+
+  /// Lines for the start of the log: the network, the cases.
+  virtual std::vector<std::string> describe() const { return {}; }
+  /// What a user should know who trains with so many ranks: one sentence each.
+  virtual std::vector<std::string> warnings(int n_ranks) const {
+    static_cast<void>(n_ranks);
+    return {};
+  }
+};
+
+/// A task whose settings are a struct derived from RunConfig.
+template <std::derived_from<RunConfig> C>
+class ConfiguredTask : public Task {
+ public:
+  explicit ConfiguredTask(C config) : config_(std::move(config)) {}
+  const C& config() const { return config_; }
+
+  std::string settings_text() const override { return train::settings_text(config_); }
+  OldSettings compare_settings(const std::string& text, const std::string& where) const override {
+    C old;
+    config_load_text(old, text, where);
+    OldSettings settings{.run = old, .changes = {}};
+    for (std::string& line : config_diff(old, config_)) {
+      if (line.starts_with("resume:") || line.starts_with("overwrite:")) continue;
+      refuse_change(line);
+      settings.changes.push_back(std::move(line));
+    }
+    return settings;
+  }
+
+ protected:
+  /// Throws UsageError for a changed setting with which the run cannot go on.
+  virtual void refuse_change(const std::string& line) const { static_cast<void>(line); }
+
+ private:
+  C config_;
+};
+
+}  // namespace bora::train

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/unet3d/wind_task.hpp"
+
+#include <cmath>
+
+#include "apps/train/parallel.hpp"
+#include "apps/unet3d/loss.hpp"
+#include "apps/unet3d/setup.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+/// Of a batch of one on the host, in m/s.
+kernels::ErrorSums physical_errors(const Tensor& prediction, const data::Batch& batch) {
+  const Tensor own = prediction.to(DType::f32);
+  Tensor p =
+      own.device() == cpu() && own.storage() == prediction.storage() ? own.clone() : own.to(cpu());
+  Tensor t = batch.target.clone();
+  data::denormalise(p, batch.scalings.at(0));
+  data::denormalise(t, batch.scalings.at(0));
+  return case_errors(p, t, batch.region, 0.5);
+}
+
+}  // namespace
+
+void check_network(const Config& config) {
+  const std::string& norm = config.model.norm;
+  if (train::reproducible(config) && (norm == "batch" || norm == "sync_batch"))
+    throw UsageError("comm.all_reduce=reproducible with model.norm=" + norm +
+                     ": statistics over a batch depend on how samples are shared among the ranks; "
+                     "wanted group or instance");
+}
+
+WindTask::WindTask(const Config& config, Collective& ranks) : ConfiguredTask(config) {
+  check_network(config);
+  if (config.data.root.empty())
+    throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
+  cases_ = std::make_unique<Cases>(config.data, config.split, ranks);
+  model_ = make_model(config, cases_->n_channels());
+  cases_->require_extents(model_->min_extent(), config.model.levels);
+}
+
+std::vector<std::string> WindTask::loss_names() const { return unet3d::loss_names(config().loss); }
+
+train::Loss WindTask::loss(const data::Batch& batch) {
+  return compute_loss(config().loss, *model_, batch.input, batch.target, batch.region);
+}
+
+std::vector<std::string> WindTask::score_names() const {
+  return {"absolute_error", "squared_error"};
+}
+
+train::Validated WindTask::validate(const data::Batch& batch, Device device) {
+  const Tensor prediction = model_->forward(batch.input.to(device));
+  train::Validated result;
+  result.loss =
+      compute_loss(config().loss, prediction, batch.target.to(device), batch.region.to(device));
+  const kernels::ErrorSums e = physical_errors(prediction, batch);
+  BORA_CHECK(e.count > 0, "validation case ", batch.names.at(0),
+             " has no open cell: it cannot be scored");
+  result.sums = {e.abs, e.square};
+  result.counts = {e.count, e.count};
+  return result;
+}
+
+std::vector<train::NamedScore> WindTask::scores(const MetricSums& sums) const {
+  return {{"mae_m_s", "MAE", "m/s", sums.mean("absolute_error")},
+          {"rmse_m_s", "RMSE", "m/s", std::sqrt(sums.mean("squared_error"))}};
+}
+
+void WindTask::state(StateVisitor& visitor) {
+  cases_->state(visitor);
+  int64_t channels = model_->in_channels();
+  visitor.value("model_input_channels", channels);
+}
+
+void WindTask::refuse_change(const std::string& line) const {
+  if (line.starts_with("loss.") || line.starts_with("data.normalisation"))
+    throw UsageError("the checkpoint's losses would not compare with this run's (" + line +
+                     "): keep the settings of the run, or start a new one in another output.dir");
+  if (line.starts_with("model."))
+    throw UsageError("the checkpoint holds another network (" + line +
+                     "): keep the settings of the run, or start a new one "
+                     "in another output.dir");
+}
+
+std::string WindTask::why_not_captured() const {
+  return config().model.dropout > 0 ? "since dropout draws other numbers each time" : "";
+}
+
+std::vector<std::string> WindTask::describe() const {
+  return {detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm"),
+          "data: " + cases_->describe()};
+}
+
+std::vector<std::string> WindTask::warnings(int n_ranks) const {
+  std::vector<std::string> warnings;
+  if (config().model.norm != "batch") return warnings;
+  if (n_ranks > 1)
+    warnings.push_back(detail::join(
+        "batch norm with ", n_ranks,
+        " ranks: each rank normalises with its own statistics, and rank 0's running ones are used "
+        "for validation and saved; model.norm=sync_batch joins them"));
+  if (config().train.batch == 1)
+    warnings.push_back(
+        "batch norm with batch 1: statistics of one sample; group or instance norm suit better");
+  return warnings;
+}
+
+}  // namespace bora::unet3d
