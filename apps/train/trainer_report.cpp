@@ -99,7 +99,7 @@ std::optional<bool> Trainer::validate() {
       told = apps::stop_signal() != 0;
       if (told) return;
       const data::Batch batch =
-          data::collate({cases->read(slot.index, data::WindowChoice::centred())});
+          data::collate({data::read_sample(*cases, slot.index, data::WindowChoice::centred())});
       const Validated result = task_->validate(batch, device_);
       std::vector<double> values, counts(result.loss.parts.size(), 1.0);
       for (size_t i = 0; i < result.loss.parts.size(); ++i) values.push_back(result.loss.value(i));

@@ -2,15 +2,9 @@
 #include <cstdio>
 #include <string_view>
 
-#include "apps/common/device_choice.hpp"
-#include "apps/common/place.hpp"
-#include "apps/common/same_settings.hpp"
-#include "apps/common/threads.hpp"
-#include "apps/train/parallel.hpp"
+#include "apps/train/run.hpp"
 #include "apps/unet3d/commands.hpp"
-#include "apps/unet3d/trainer.hpp"
-#include "core/build_info.hpp"
-#include "core/log.hpp"
+#include "apps/unet3d/wind_task.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -46,19 +40,10 @@ int train_command(MpiSession& session, const std::vector<std::string>& args) {
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
-  const int threads = apps::set_compute_threads(session.local_size());
-  const std::unique_ptr<Collective> ranks =
-      make_communicator(session, train::communicator_options(config.comm));
-  if (session.rank() == 0) log_info(build_info_text());
-  apps::require_same_settings(*ranks, config_text(config));
-  const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
-  apps::log_launch(session, *ranks, threads, choice.text());
-  if (session.rank() == 0) log_info("device: ", choice.text());
-  const std::unique_ptr<Collective> tensors =
-      train::make_tensor_group(config.comm, session, *ranks, choice.device);
   return with_memory_advice(config, [&] {
-    Trainer trainer(config, *ranks, {choice.device, tensors.get()});
-    return trainer.run() ? 0 : config.train.stop_code;
+    return train::run_task(session, config, config_text(config), [&](Collective& ranks) {
+      return std::make_unique<WindTask>(config, ranks);
+    });
   });
 }
 
