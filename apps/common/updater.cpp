@@ -71,6 +71,7 @@ void Updater::enqueue_update(const std::string& suspect) {
   kernels::scaled_grad_stats(stream, scalars_, gradients, stats_);
   kernels::step_scalars(stream, rule_, stats_, scalars_);
   optimizer_.step_from(scalars_);
+  if (ema_) ema_->update_from(scalars_);
 }
 
 void Updater::update_on_host(const std::string& suspect) {
@@ -89,6 +90,7 @@ void Updater::update_on_host(const std::string& suspect) {
     optimizer_.step({.lr = report.lr,
                      .momentum = nn::momentum(schedule_, done, -1.0),
                      .gradient_factor = report.clip});
+    if (ema_) ema_->update(optimizer_.updates());
   }
   if (scaler_) {
     scaler_->advance();

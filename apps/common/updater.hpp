@@ -13,6 +13,7 @@
 #include "core/readback.hpp"
 #include "kernels/step_scalars.hpp"
 #include "nn/amp/grad_scaler.hpp"
+#include "nn/optim/ema.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/optim/schedule.hpp"
 #include "nn/parameter_arena.hpp"
@@ -96,6 +97,11 @@ class Updater {
     find_suspect_ = std::move(find);
   }
 
+  /// An average of the arena's weights that takes its step after each update that was made, skipped
+  /// ones excepted, within enqueue_update().  It outlives the updater; nullptr: none.  Call it
+  /// outside a capture.
+  void average_with(nn::Ema* ema) { ema_ = ema; }
+
   const nn::Schedule& schedule() const { return schedule_; }
   /// Of the updates to come.  Waits for a device; captured graphs see it.
   void set_schedule(const nn::Schedule& schedule);
@@ -114,6 +120,7 @@ class Updater {
   nn::Schedule schedule_;
   double max_norm_;
   nn::GradScaler* scaler_;
+  nn::Ema* ema_ = nullptr;
   std::function<std::string(int64_t)> find_suspect_;
   int64_t windows_ = 0;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of kernels/optim.hpp, kernels/grad_stats.hpp and kernels/loss_scale.hpp.
 #include "apps/gpucheck/kernel_table.hpp"
+#include "kernels/ema.hpp"
 #include "kernels/grad_stats.hpp"
 #include "kernels/loss_scale.hpp"
 #include "kernels/optim.hpp"
@@ -95,6 +96,26 @@ void advance_loss_scale(KernelRun& r, const Shape&) {
   r.call([&] { k::advance_loss_scale(r.stream(), {.lowest = 0.1}, stats, state); });
 }
 
+void ema_share(KernelRun& r, const Shape&) {
+  const Tensor numbers = scalars(r);
+  Tensor share = r.output({}, Role::accumulator);
+  if (r.type() == DType::f64) {
+    share.fill(1.0 - k::ema_decay(0.999, 2));  // by its definition: the kernel gives f32 only
+    return;
+  }
+  r.call([&] { k::ema_share(r.stream(), 0.999, 1, numbers, share); });
+}
+void ema_update(KernelRun& r, const Shape& s) {
+  const Tensor values = r.input(flat(s));
+  Tensor average = r.inout(r.input(flat(s)));
+  const Tensor share = Tensor::full({}, 0.125, DType::f32, r.device());
+  r.call([&] { k::ema_update(r.stream(), share, values, average); });
+}
+void swap_contents(KernelRun& r, const Shape& s) {
+  Tensor a = r.inout(r.input(flat(s))), b = r.inout(r.input(flat(s)));
+  r.call([&] { k::swap_contents(r.stream(), a, b); });
+}
+
 }  // namespace
 
 std::vector<Row> update_rows() {
@@ -108,7 +129,10 @@ std::vector<Row> update_rows() {
           {.name = "advance_loss_scale",
            .run = advance_loss_scale,
            .roundings = 2,
-           .types = {DType::f32}}};
+           .types = {DType::f32}},
+          {.name = "ema_share", .run = ema_share, .roundings = 2, .types = {DType::f32}},
+          {.name = "ema_update", .run = ema_update, .roundings = 4, .types = {DType::f32}},
+          {.name = "swap_contents", .run = swap_contents, .roundings = 1, .types = {DType::f32}}};
 }
 
 const std::vector<Row>& kernel_table() {

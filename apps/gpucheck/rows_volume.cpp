@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of kernels/pool3d.hpp, kernels/resample.hpp and kernels/rearrange.hpp.
 #include "apps/gpucheck/kernel_table.hpp"
+#include "kernels/masked_pool.hpp"
 #include "kernels/pool3d.hpp"
 #include "kernels/rearrange.hpp"
 #include "kernels/resample.hpp"
@@ -26,49 +27,63 @@ auto resample(Resample kernel, bool forward) {
 }
 
 std::vector<Row> pool_rows() {
-  return {{.name = "max_pool3d_forward",
-           .run =
-               [](KernelRun& r, const Shape& shape) {
-                 const Tensor x = r.input(shape, Role::data, Fill::distinct);
-                 Tensor y = r.output(pooled(shape)), winner = r.output(pooled(shape), Role::u8);
-                 r.call([&] { k::max_pool3d_forward(r.stream(), {}, x, y, winner); });
-               },
-           .per_sample = true,
-           .least_extent = 2},
-          {.name = "max_pool3d_backward",
-           .run =
-               [](KernelRun& r, const Shape& shape) {
-                 const Tensor x = r.input(shape, Role::data, Fill::distinct);
-                 Tensor y = r.scratch(pooled(shape)), winner = r.scratch(pooled(shape), Role::u8);
-                 k::max_pool3d_forward(r.stream(), {}, x, y, winner);
-                 const Tensor dy = r.input(pooled(shape));
-                 Tensor dx = r.output(shape);
-                 r.moves({dy, winner, dx});
-                 r.call([&] {
-                   k::max_pool3d_backward(r.stream(), {}, dy, winner, k::GradientMode::overwrite,
-                                          dx);
-                 });
-               },
-           .per_sample = true,
-           .least_extent = 2},
-          {.name = "avg_pool3d_forward",
-           .run =
-               [](KernelRun& r, const Shape& shape) {
-                 const Tensor x = r.input(shape);
-                 Tensor y = r.output(pooled(shape));
-                 r.call([&] { k::avg_pool3d_forward(r.stream(), {}, x, y); });
-               },
-           .roundings = 16,
-           .least_extent = 2},
-          {.name = "avg_pool3d_backward",
-           .run =
-               [](KernelRun& r, const Shape& shape) {
-                 const Tensor dy = r.input(pooled(shape));
-                 Tensor dx = r.output(shape);
-                 r.call([&] { k::avg_pool3d_backward(r.stream(), {}, dy, dx); });
-               },
-           .roundings = 16,
-           .least_extent = 2}};
+  return {
+      {.name = "max_pool3d_forward",
+       .run =
+           [](KernelRun& r, const Shape& shape) {
+             const Tensor x = r.input(shape, Role::data, Fill::distinct);
+             Tensor y = r.output(pooled(shape)), winner = r.output(pooled(shape), Role::u8);
+             r.call([&] { k::max_pool3d_forward(r.stream(), {}, x, y, winner); });
+           },
+       .per_sample = true,
+       .least_extent = 2},
+      {.name = "max_pool3d_backward",
+       .run =
+           [](KernelRun& r, const Shape& shape) {
+             const Tensor x = r.input(shape, Role::data, Fill::distinct);
+             Tensor y = r.scratch(pooled(shape)), winner = r.scratch(pooled(shape), Role::u8);
+             k::max_pool3d_forward(r.stream(), {}, x, y, winner);
+             const Tensor dy = r.input(pooled(shape));
+             Tensor dx = r.output(shape);
+             r.moves({dy, winner, dx});
+             r.call([&] {
+               k::max_pool3d_backward(r.stream(), {}, dy, winner, k::GradientMode::overwrite, dx);
+             });
+           },
+       .per_sample = true,
+       .least_extent = 2},
+      {.name = "avg_pool3d_forward",
+       .run =
+           [](KernelRun& r, const Shape& shape) {
+             const Tensor x = r.input(shape);
+             Tensor y = r.output(pooled(shape));
+             r.call([&] { k::avg_pool3d_forward(r.stream(), {}, x, y); });
+           },
+       .roundings = 16,
+       .least_extent = 2},
+      {.name = "avg_pool3d_backward",
+       .run =
+           [](KernelRun& r, const Shape& shape) {
+             const Tensor dy = r.input(pooled(shape));
+             Tensor dx = r.output(shape);
+             r.call([&] { k::avg_pool3d_backward(r.stream(), {}, dy, dx); });
+           },
+       .roundings = 16,
+       .least_extent = 2},
+      {.name = "masked_mean_pool",
+       .run =
+           [](KernelRun& r, const Shape& shape) {
+             const Tensor x = r.input(shape);
+             const Tensor region =
+                 r.input({shape[0], shape[1], shape[2], shape[3]}, Role::u8, Fill::mask);
+             const Shape to = pooled(shape);
+             Tensor y = r.output(to);
+             Tensor counts = r.output({to[0], to[1], to[2], to[3]}, Role::u8);
+             r.call([&] { k::masked_mean_pool(r.stream(), Dims3::all(2), x, region, y, counts); });
+           },
+       .roundings = 2,
+       .least_extent = 2,
+       .types = {DType::f32}}};
 }
 
 std::vector<Row> resample_rows() {

@@ -98,6 +98,7 @@ struct TrainConfig {
   int64_t batch = 1;
   int64_t accumulate = 1;
   int64_t patience = 20;
+  double ema = 0;
   uint64_t seed = 0;
   std::string extend = "refuse";
   int64_t max_updates = 0;
@@ -112,6 +113,10 @@ struct TrainConfig {
         field("patience", &TrainConfig::patience,
               "epochs without a better validation loss before the run ends; 0 = never",
               at_least(0)),
+        field("ema", &TrainConfig::ema,
+              "decay of an exponential average of the weights, which validation, best.h5 and, by "
+              "default, predictions use (0.999, say); 0 = off",
+              between(0, 0.9999999)),
         field("seed", &TrainConfig::seed, "of weights, order, windows, augmentation, dropout"),
         field("extend", &TrainConfig::extend,
               "the learning rate where --resume finds other train.epochs: hold (the schedule as it "

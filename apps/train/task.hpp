@@ -62,6 +62,8 @@ class Task {
 
   /// "loss" first, then its parts, under honest names.
   virtual std::vector<std::string> loss_names() const { return {"loss"}; }
+  /// Those of validate(): other ones where training has losses of its own (deep supervision).
+  virtual std::vector<std::string> validation_loss_names() const { return loss_names(); }
   /// The loss of a batch whose input, target and region are on the network's device; a batch of no
   /// samples (N = 0) has some finite loss too.  A mean over samples: a rank's share is weighed by
   /// how many it has.  Precision and random numbers are set by the caller.

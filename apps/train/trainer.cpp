@@ -76,6 +76,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   // win.
   nn::initialise(model(), config.train.seed);
   optimizer_ = make_optimizer(config.optim, *arena_);
+  average_.emplace(config.train.ema, *arena_, model());
   scaler_.emplace(scale_rule_of(config.scaler), compute_type_ == DType::f16 ? device_ : cpu());
   plan_.emplace(window_plan(config, task_->training().size(), ranks));
   plan_->sampler().require_samples();
@@ -90,6 +91,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
                                       device_);
   losses_.emplace(task_->loss_names(), device_,
                   static_cast<int64_t>(plan_->micro_steps(plan_->samples()).size()));
+  updater_->average_with(average_->ema());
   updater_->find_suspect_with([this](int64_t window) { return find_suspect_again(window); });
   if (device_ != cpu() && config.train.step_graph == "auto") {
     const std::string why = why_no_graph(config, *task_, ranks.size());
@@ -106,6 +108,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   broadcast_buffers(tensors_, {&weights});
   share_statistics();
   arena_->refresh_working();
+  average_->settle(updates(), updates() > 0, main());
   if (main()) {
     data::write_file_atomic(dir + "/config.toml", task_->settings_text());
     const std::string log = dir + "/metrics.jsonl";
@@ -135,6 +138,9 @@ void Trainer::announce() const {
     log_info("reproducible: ", plan_->n_shards(), " shards of ", config_.comm.shard_samples,
              " samples an update; the same bits for any number of ranks with ",
              apps::compute_threads(), " threads each and the same effective batch");
+  if (average_->on())
+    log_info("ema: weights averaged with decay ", config_.train.ema,
+             "; validation and best.h5 go by the average");
   for (const std::string& warning : task_->warnings(ranks_.size())) log_warn(warning);
 }
 

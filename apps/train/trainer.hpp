@@ -15,6 +15,7 @@
 #include "apps/common/updater.hpp"
 #include "apps/common/window_plan.hpp"
 #include "apps/train/config.hpp"
+#include "apps/train/ema.hpp"
 #include "apps/train/feed.hpp"
 #include "apps/train/loss_log.hpp"
 #include "apps/train/run_record.hpp"
@@ -60,6 +61,7 @@ class Trainer {
   nn::ParameterArena& arena() { return *arena_; }
   Task& task() { return *task_; }
   nn::Module& model() { return task_->model(); }
+  RunAverage& average() { return *average_; }
   const GradientExchange::Counters& exchange_counters() const { return exchange_->counters(); }
   /// The step's graph, for tests: nullptr where the step is never captured.
   const StepGraph* step_graph() const { return graph_ ? &*graph_ : nullptr; }
@@ -98,6 +100,7 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::unique_ptr<nn::ParameterArena> arena_;
   std::unique_ptr<nn::Optimizer> optimizer_;
+  std::optional<RunAverage> average_;     // of the weights: train.ema
   std::optional<nn::GradScaler> scaler_;  // used with fp16 only, saved always
   DType compute_type_;                    // of class `half` ops
   std::optional<apps::WindowPlan> plan_;

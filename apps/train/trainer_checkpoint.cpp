@@ -16,6 +16,7 @@ void Trainer::state(StateVisitor& visitor) {
     const StateVisitor::Group group(visitor, "model");
     nn::module_state(model(), visitor);
   }
+  average_->state(visitor);
   task_->state(visitor);
   std::string text = task_->settings_text();
   visitor.value("config", text);
@@ -128,6 +129,7 @@ void Trainer::resume() {
     with_context("resuming from " + path, [&] {
       data::CheckpointReader reader(path);
       file_has_plans_ = reader.has("convolution_plans");
+      average_->expect(reader.has("ema_begin"));
       const OldSettings old = task_->compare_settings(reader.peek<std::string>("config"), path);
       for (const std::string& line : old.changes)
         if (main()) log_info("setting changed since the checkpoint: ", line);

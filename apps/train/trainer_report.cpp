@@ -82,9 +82,10 @@ std::optional<bool> Trainer::validate() {
   share_statistics();
   const LongSection section("validation");
   model().set_training(false);
+  const std::unique_ptr<nn::Ema::Use> averaged = average_->use();
   const NoGrad no_grad;
   const PrecisionScope precision(compute_type_);
-  std::vector<std::string> names = task_->loss_names();
+  std::vector<std::string> names = task_->validation_loss_names();
   const std::vector<std::string> score_names = task_->score_names();
   names.insert(names.end(), score_names.begin(), score_names.end());
   apps::OrderedSums scores(names);
@@ -125,21 +126,25 @@ std::optional<bool> Trainer::validate() {
     ++position_.epochs_without_best;
   }
   if (main()) {
-    std::vector<std::pair<std::string, data::JsonValue>> row{{"kind", std::string("validation")},
-                                                             {"update", updates()},
-                                                             {"epoch", position_.data.epoch},
-                                                             {"best", best},
-                                                             {"seconds", now_s() - run_begin_s_}};
+    std::vector<std::pair<std::string, data::JsonValue>> row{
+        {"kind", std::string("validation")},
+        {"update", updates()},
+        {"epoch", position_.data.epoch},
+        {"best", best},
+        {"weights", std::string(averaged ? "ema" : "model")},
+        {"seconds", now_s() - run_begin_s_}};
     std::string figures;
     for (const NamedScore& score : task_->scores(sums)) {
       row.emplace_back(score.key, score.value);
       figures += "  " + score.label + " " + apps::fixed(score.value, 3) +
                  (score.unit.empty() ? "" : " " + score.unit);
     }
-    for (const std::string& name : task_->loss_names()) row.emplace_back(name, sums.mean(name));
+    for (const std::string& name : task_->validation_loss_names())
+      row.emplace_back(name, sums.mean(name));
     metrics_log_->write(row);
     progress_.line("epoch " + std::to_string(position_.data.epoch) + "/" +
-                   std::to_string(config_.train.epochs) + "  validation loss " +
+                   std::to_string(config_.train.epochs) +
+                   (averaged ? "  validation loss of the average " : "  validation loss ") +
                    apps::fixed(loss, 4) + figures + (best ? "  (best)" : ""));
   }
   return best;

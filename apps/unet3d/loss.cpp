@@ -48,16 +48,21 @@ Loss compute_loss(const LossConfig& config, const Tensor& result, const Tensor& 
   return loss;
 }
 
-Loss compute_loss(const LossConfig& config, UNet3d& model, const Tensor& input,
+Loss compute_loss(const LossConfig& config, const nn::Conv3d& head, const Tensor& features,
                   const Tensor& target, const Tensor& region) {
-  if (input.device().type == DeviceType::cpu || config.gradient_weight > 0)
-    return compute_loss(config, model.forward(input), target, region);
+  if (features.device().type == DeviceType::cpu || config.gradient_weight > 0)
+    return compute_loss(config, head.forward(features), target, region);
   const std::vector<std::string> names = loss_names(config);
   Loss loss;
-  loss.total = nn::head_data_loss(model.features(input), model.head().weight(), model.head().bias(),
-                                  target, region, data_loss_kind(config.kind), config.eps);
+  loss.total = nn::head_data_loss(features, head.weight(), head.bias(), target, region,
+                                  data_loss_kind(config.kind), config.eps);
   for (const std::string& name : names) loss.parts.emplace_back(name, loss.total.detach());
   return loss;
+}
+
+Loss compute_loss(const LossConfig& config, UNet3d& model, const Tensor& input,
+                  const Tensor& target, const Tensor& region) {
+  return compute_loss(config, model.head(), model.features(input), target, region);
 }
 
 }  // namespace bora::unet3d

@@ -20,9 +20,12 @@ using train::Loss;
 /// computed.
 Loss compute_loss(const LossConfig& config, const Tensor& prediction, const Tensor& target,
                   const Tensor& region);
-/// The loss of `model`'s prediction for `input`.  On a device, where no gradient term asks for the
-/// prediction itself, head and data loss are one op (nn::head_data_loss), whose prediction is in
-/// f32 also under mixed precision.
+/// The same of `head`'s prediction from `features`.  On a device, where no gradient term asks for
+/// the prediction itself, head and data loss are one op (nn::head_data_loss), whose prediction is
+/// in f32 also under mixed precision.
+Loss compute_loss(const LossConfig& config, const nn::Conv3d& head, const Tensor& features,
+                  const Tensor& target, const Tensor& region);
+/// The same of `model`'s prediction for `input`, of its top head alone.
 Loss compute_loss(const LossConfig& config, UNet3d& model, const Tensor& input,
                   const Tensor& target, const Tensor& region);
 /// The names of its parts, in order: what every rank declares to the metrics.

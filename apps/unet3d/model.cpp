@@ -55,6 +55,10 @@ UNet3d::UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& con
       head_(nn::Conv3d::linear_gain(config.base, out_channels, kOne, nn::Bias::yes)) {
   BORA_CHECK(config.levels >= 1 && config.levels <= 6, "UNet3d: levels ", config.levels,
              ", wanted 1 to 6");
+  if (config.deep_supervision < 0 || config.deep_supervision >= config.levels)
+    throw UsageError(detail::join(
+        "model.deep_supervision ", config.deep_supervision, ": wanted 0 to ", config.levels - 1,
+        ", the decoder levels below the top of model.levels ", config.levels));
   int64_t channels = in_channels;
   for (int64_t level = 0; level < config.levels; ++level) {
     const int64_t width = config.base << level;
@@ -73,6 +77,9 @@ UNet3d::UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& con
     channels = width;
   }
   bottleneck_ = std::make_unique<ResConvBlock>(channels, 2 * channels, config);
+  for (int64_t level = 1; level <= config.deep_supervision; ++level)
+    deep_heads_.push_back(
+        nn::Conv3d::linear_gain(config.base << level, out_channels, kOne, nn::Bias::yes));
 }
 
 Tensor UNet3d::run_block(ResConvBlock& block, const Tensor& x) {
@@ -89,7 +96,20 @@ Tensor UNet3d::upsample(const Up& up, const Tensor& x, Dims3 size) const {
   return nn::upsample_trilinear(up.conv->forward(x), size);
 }
 
-Tensor UNet3d::features(const Tensor& x) {
+std::vector<Tensor> UNet3d::feature_levels(const Tensor& x) {
+  std::vector<Tensor> levels(deep_heads_.size() + 1);
+  levels[0] = decode(x, &levels);
+  return levels;
+}
+
+const nn::Conv3d& UNet3d::deep_head(int64_t level) const {
+  BORA_CHECK(level >= 1 && level <= static_cast<int64_t>(deep_heads_.size()), "UNet3d: no head at ",
+             "level ", level, ", there are ", deep_heads_.size(), " below the top");
+  return deep_heads_[static_cast<size_t>(level - 1)];
+}
+
+// `levels`: where the outputs of decoder levels go that have a head; [0] is left alone.
+Tensor UNet3d::decode(const Tensor& x, std::vector<Tensor>* levels) {
   BORA_CHECK(x.rank() == 5 && x.size(4) == in_channels_, "UNet3d: wants (N, D, H, W, ",
              in_channels_, "), got ", x.shape());
   for (int axis = 1; axis <= 3; ++axis)
@@ -107,6 +127,7 @@ Tensor UNet3d::features(const Tensor& x) {
     h = nn::concat({skips[level], upsample(up_[level], h, spatial(skips[level]))});
     skips[level] = Tensor();
     h = run_block(*decoder_[level], h);
+    if (levels && level > 0 && level < levels->size()) (*levels)[level] = h;
   }
   return h;
 }
@@ -120,6 +141,8 @@ void UNet3d::visit(nn::Visitor& v) {
     v.child("decoder" + std::to_string(l), *decoder_[l]);
   }
   v.child("head", head_);
+  for (size_t i = 0; i < deep_heads_.size(); ++i)
+    v.child("deep_head" + std::to_string(i + 1), deep_heads_[i]);
 }
 
 void UNet3d::set_collective(Collective* ranks) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct ModelConfig {
   std::string up = "trilinear";
   double dropout = 0.0;
   bool recompute = false;
+  int64_t deep_supervision = 0;
   static constexpr auto fields() {
     return std::tuple{
         field("base", &ModelConfig::base,
@@ -34,7 +36,11 @@ struct ModelConfig {
         field("dropout", &ModelConfig::dropout,
               "probability of dropping an activation inside a block", between(0.0, 0.999)),
         field("recompute", &ModelConfig::recompute,
-              "run each block again in backward instead of keeping its activations")};
+              "run each block again in backward instead of keeping its activations"),
+        field("deep_supervision", &ModelConfig::deep_supervision,
+              "further heads, on the decoder levels below the top, each with a loss of its own in "
+              "training; at most levels - 1; 0 = off",
+              between(0, 5))};
   }
 };
 
@@ -59,14 +65,28 @@ class ResConvBlock final : public nn::Module {
 /// upsamples to the size of the skip, halves the channels, joins (skip, upsampled) and runs a
 /// block, and a linear 1x1x1 head with bias. (N, D, H, W, in) -> (N, D, H, W, out) for any extents
 /// of at least min_extent().
+///
+/// With config.deep_supervision > 0 the decoder levels 1, 2, ... have linear heads, too, named
+/// deep_head1, deep_head2, ...: for losses in training.  They change nothing of what forward()
+/// computes.
 class UNet3d final : public nn::Module {
  public:
   UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& config);
   /// Throws Error naming the extent if one is below min_extent().
   Tensor forward(const Tensor& x) { return head_.forward(features(x)); }
   /// What the head reads: (N, D, H, W, base).
-  Tensor features(const Tensor& x);
+  Tensor features(const Tensor& x) { return decode(x, nullptr); }
   const nn::Conv3d& head() const { return head_; }
+  /// What all heads read: [0] is features(x), [l] the output of decoder level l for l = 1 ..
+  /// config().deep_supervision: (N, D / 2^l, H / 2^l, W / 2^l, base 2^l), extents rounded down.
+  std::vector<Tensor> feature_levels(const Tensor& x);
+  /// Of level l, from 1 on.  Throws Error if there is none.
+  const nn::Conv3d& deep_head(int64_t level) const;
+  /// Whether a parameter of that name belongs to a head that only training uses: exports leave it
+  /// out.
+  static bool is_deep_head(std::string_view parameter) {
+    return parameter.starts_with("deep_head");
+  }
   void visit(nn::Visitor& v) override;
 
   /// 2^levels: below it a pooled extent would vanish.
@@ -83,6 +103,7 @@ class UNet3d final : public nn::Module {
     std::optional<nn::Conv3d> conv;                 // trilinear: 1x1x1
     std::optional<nn::ConvTranspose3d> transposed;  // k2 s2
   };
+  Tensor decode(const Tensor& x, std::vector<Tensor>* levels);
   Tensor run_block(ResConvBlock& block, const Tensor& x);
   Tensor upsample(const Up& up, const Tensor& x, Dims3 size) const;
 
@@ -93,6 +114,7 @@ class UNet3d final : public nn::Module {
   std::vector<Up> up_;
   std::unique_ptr<ResConvBlock> bottleneck_;
   nn::Conv3d head_;
+  std::vector<nn::Conv3d> deep_heads_;  // [i]: of decoder level i + 1
 };
 
 }  // namespace bora::unet3d

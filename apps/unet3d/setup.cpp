@@ -7,6 +7,19 @@ std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels) {
   return std::make_unique<UNet3d>(in_channels, 1, config.model);
 }
 
+namespace {
+
+/// Puts "ema.<parameter>" into the parameters; buffers stay those of "model".
+void load_average(nn::Module& model, data::CheckpointReader& reader) {
+  const StateVisitor::Group group(reader, "ema");
+  for (const auto& [name, parameter] : nn::named_parameters(model)) {
+    Tensor value = parameter->value.detach();
+    reader.tensor(name, value, parameter->axes);
+  }
+}
+
+}  // namespace
+
 kernels::ErrorSums case_errors(const Tensor& prediction, const Tensor& target, const Tensor& region,
                                double hit_threshold) {
   const int64_t cells = target.numel();
@@ -19,7 +32,14 @@ kernels::ErrorSums case_errors(const Tensor& prediction, const Tensor& target, c
   return kernels::ErrorSums::from_row(row.data<double>());
 }
 
-TrainedModel load_trained(const std::string& path, Device device) {
+Weights weights_from(const std::string& name) {
+  if (name == "auto") return Weights::automatic;
+  if (name == "model") return Weights::model;
+  if (name == "ema") return Weights::ema;
+  throw UsageError("weights '" + name + "': wanted auto, model or ema");
+}
+
+TrainedModel load_trained(const std::string& path, Device device, Weights weights) {
   data::CheckpointReader reader(path);
   TrainedModel trained;
   trained.path = path;
@@ -32,6 +52,13 @@ TrainedModel load_trained(const std::string& path, Device device) {
     {
       const StateVisitor::Group group(reader, "model");
       nn::module_state(*trained.model, reader);
+    }
+    const bool has_average = reader.has("ema_begin");
+    BORA_CHECK(weights != Weights::ema || has_average,
+               "the file has no average of the weights: the run was trained without train.ema");
+    if (weights != Weights::model && has_average) {
+      load_average(*trained.model, reader);
+      trained.weights = Weights::ema;
     }
     trained.normaliser = data::Normaliser(data::norm_mode_from(trained.config.data.normalisation));
     {

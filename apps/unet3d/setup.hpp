@@ -22,6 +22,12 @@ std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels);
 kernels::ErrorSums case_errors(const Tensor& prediction, const Tensor& target, const Tensor& region,
                                double hit_threshold);
 
+/// Which weights of a checkpoint: those that training works with, their exponential average
+/// (train.ema), or the average where there is one.
+enum class Weights { automatic, model, ema };
+/// "auto", "model" or "ema"; throws UsageError for another name.
+Weights weights_from(const std::string& name);
+
 /// A network out of a checkpoint, ready to predict.
 struct TrainedModel {
   Config config;  ///< of the run that trained it
@@ -30,11 +36,13 @@ struct TrainedModel {
   data::Normaliser normaliser;
   std::string path;
   int64_t updates = 0;
+  Weights weights = Weights::model;  ///< model or ema: which were loaded
   /// Names of the cases of each part of the run's split.
   std::vector<std::string> training, validation, test;
 };
 /// The network on `device`, whatever trained it.  Throws Error naming the file if it is missing,
-/// damaged, or no checkpoint of this program.
-TrainedModel load_trained(const std::string& path, Device device = cpu());
+/// damaged, no checkpoint of this program, or without the average that was asked for.
+TrainedModel load_trained(const std::string& path, Device device = cpu(),
+                          Weights weights = Weights::automatic);
 
 }  // namespace bora::unet3d

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "apps/train/parallel.hpp"
+#include "apps/unet3d/deep_supervision.hpp"
 #include "apps/unet3d/loss.hpp"
 #include "apps/unet3d/setup.hpp"
 
@@ -40,9 +41,20 @@ WindTask::WindTask(const Config& config, Collective& ranks) : ConfiguredTask(con
   cases_->require_extents(model_->min_extent(), config.model.levels);
 }
 
-std::vector<std::string> WindTask::loss_names() const { return unet3d::loss_names(config().loss); }
+std::vector<std::string> WindTask::loss_names() const {
+  std::vector<std::string> names = validation_loss_names();
+  for (std::string& name : deep_loss_names(config().loss, config().model))
+    names.push_back(std::move(name));
+  return names;
+}
+
+std::vector<std::string> WindTask::validation_loss_names() const {
+  return unet3d::loss_names(config().loss);
+}
 
 train::Loss WindTask::loss(const data::Batch& batch) {
+  if (config().model.deep_supervision > 0)
+    return deep_loss(config().loss, *model_, batch.input, batch.target, batch.region);
   return compute_loss(config().loss, *model_, batch.input, batch.target, batch.region);
 }
 
@@ -89,7 +101,9 @@ std::string WindTask::why_not_captured() const {
 }
 
 std::vector<std::string> WindTask::describe() const {
-  return {detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm"),
+  const int64_t deep = config().model.deep_supervision;
+  return {detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm",
+                       deep > 0 ? detail::join(", ", deep, " further heads in training") : ""),
           "data: " + cases_->describe()};
 }
 

@@ -28,6 +28,7 @@ class WindTask final : public train::ConfiguredTask<Config> {
   const data::Dataset& training() const override { return cases_->training(); }
   const data::Dataset* validation() const override { return &cases_->validation(); }
   std::vector<std::string> loss_names() const override;
+  std::vector<std::string> validation_loss_names() const override;
   train::Loss loss(const data::Batch& batch) override;
   std::vector<std::string> score_names() const override;
   train::Validated validate(const data::Batch& batch, Device device) override;

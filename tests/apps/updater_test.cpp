@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a window, on the device under test against the CPU: reports, skips, refusals, loading
-// (features 129, 131, 134).
+// (features 129, 131, 134), and the average
+// of the weights beside them (135, 183).
 #include "apps/common/updater.hpp"
 
 #include <gmock/gmock.h>
@@ -49,17 +50,21 @@ struct Rig {
   std::unique_ptr<nn::Optimizer> optimizer;
   Alone exchange;
   nn::GradScaler scaler;
+  nn::Ema ema;
   Updater updater;
 
   explicit Rig(Device device, bool scales = true, const kernels::LossScaleRule& rule = {})
       : arena(net, DType::f32, device),
         optimizer(nn::make_adamw(arena, {})),
         scaler(rule, device),
+        ema(arena, 0.9),
         updater(arena, *optimizer, exchange, kSchedule, 1.0, scales ? &scaler : nullptr) {
     const int64_t n = arena.layout().size();
     std::vector<float> start(static_cast<size_t>(n));
     for (size_t i = 0; i < start.size(); ++i) start[i] = std::sin(static_cast<float>(i));
     arena.values().all().copy_from(Tensor::from<float>({n}, start));
+    ema.begin(0);
+    updater.average_with(&ema);
   }
   /// Gradients of window w on the device, without a wait in the calls that are counted.
   Tensor gradients_of(int w, double scale, bool overflow) {
@@ -76,6 +81,7 @@ struct Rig {
     return updater.end_window();
   }
   std::vector<float> weights() { return arena.values().all().to_vector<float>(); }
+  std::vector<float> average() { return ema.average().all().to_vector<float>(); }
 };
 
 TEST(Updater, ReportsOnTheDeviceAreThoseOfTheCpu) {
@@ -111,6 +117,8 @@ TEST(Updater, ReportsOnTheDeviceAreThoseOfTheCpu) {
       }
       EXPECT_EQ(there.optimizer->updates(), host.optimizer->updates());
       ASSERT_EQ(there.weights(), host.weights()) << "window " << w;
+      ASSERT_EQ(there.average(), host.average()) << "window " << w;
+      ASSERT_NE(host.average(), host.weights());
     }
   }
 }
@@ -156,7 +164,7 @@ TEST(Updater, ARefusalNamesWhatItFoundAndLeavesTheWeights) {
     const Tensor good = rig.gradients_of(1, 1, false), bad = rig.gradients_of(2, 1, true);
     rig.window(good);
     rig.updater.reports(1);
-    const std::vector<float> before = rig.weights();
+    const std::vector<float> before = rig.weights(), average = rig.average();
     rig.updater.find_suspect_with([](int64_t) { return std::string("the output of silu"); });
     const auto run = [&] {
       rig.window(bad);
@@ -167,6 +175,7 @@ TEST(Updater, ARefusalNamesWhatItFoundAndLeavesTheWeights) {
                                            HasSubstr("the first in the gradient of '"),
                                            HasSubstr("the weights are untouched"))));
     EXPECT_EQ(rig.weights(), before);
+    EXPECT_EQ(rig.average(), average);
     if (device == cpu()) continue;
     // Windows that were on their way change nothing either, and say the same.
     EXPECT_THAT(
@@ -176,6 +185,7 @@ TEST(Updater, ARefusalNamesWhatItFoundAndLeavesTheWeights) {
         },
         ThrowsMessage<Error>(HasSubstr("the first was the output of silu")));
     EXPECT_EQ(rig.weights(), before);
+    EXPECT_EQ(rig.average(), average);
   }
 }
 
@@ -199,7 +209,7 @@ TEST(Updater, GoesOnFromALoadedState) {
 
 #if defined(BORA_EMULATED_CUDA)
 struct History {
-  std::vector<std::vector<float>> weights;
+  std::vector<std::vector<float>> weights, averages;
   std::vector<UpdateReport> reports;
   StepGraph::Way way = StepGraph::Way::eager;
 };
@@ -226,6 +236,7 @@ History train(bool graphs) {
     const int64_t ticket = rig.updater.post_report();
     run.reports.push_back(rig.updater.reports(ticket).at(0));
     run.weights.push_back(rig.weights());
+    run.averages.push_back(rig.average());
   }
   run.way = graph.way("step");
   return run;
@@ -240,6 +251,7 @@ TEST(Updater, AStepThatIsReplayedGivesTheBitsOfTheEagerOne) {
   EXPECT_EQ(graph.way, StepGraph::Way::replayed);
   for (const History* run : {&graph, &poisoned}) {
     EXPECT_EQ(run->weights, eager.weights);
+    EXPECT_EQ(run->averages, eager.averages);
     for (size_t i = 0; i < eager.reports.size(); ++i) {
       EXPECT_EQ(run->reports[i].skipped, i == 6) << i;
       EXPECT_EQ(run->reports[i].update, eager.reports[i].update);
@@ -249,6 +261,8 @@ TEST(Updater, AStepThatIsReplayedGivesTheBitsOfTheEagerOne) {
   }
   EXPECT_EQ(eager.weights[6], eager.weights[5]);
   EXPECT_NE(eager.weights[7], eager.weights[6]);
+  EXPECT_EQ(eager.averages[6], eager.averages[5]);
+  EXPECT_NE(eager.averages[7], eager.averages[6]);
 }
 #endif
 

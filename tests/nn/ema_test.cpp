@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The average of a network's weights: host and device, exchange, state (features 135, 183).
+#include "nn/optim/ema.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/ema.hpp"
+#include "kernels/step_scalars.hpp"
+#include "nn/layers/conv3d.hpp"
+#include "tests/support/device.hpp"
+
+namespace bora::nn {
+namespace {
+
+struct Net : Module {
+  Linear a{37, 29, Bias::yes}, b{29, 5, Bias::yes};
+  void visit(Visitor& v) override {
+    v.child("a", a);
+    v.child("b", b);
+  }
+};
+
+struct Rig {
+  Net net;
+  ParameterArena arena;
+  explicit Rig(Device device = test::device(), DType half = DType::f16)
+      : arena(net, DType::f32, half, device) {
+    initialise(net, 3);
+    arena.refresh_working();
+  }
+  void move(int update) {
+    std::vector<float> w = weights();
+    for (size_t i = 0; i < w.size(); ++i)
+      w[i] += 0.01f * std::sin(0.1f * static_cast<float>(i) + static_cast<float>(update));
+    arena.values().all().copy_from(Tensor::from<float>(arena.values().all().shape(), w));
+    arena.refresh_working();
+  }
+  std::vector<float> weights() { return arena.values().all().to_vector<float>(); }
+  std::vector<float> working() { return arena.working().all().to(DType::f32).to_vector<float>(); }
+};
+
+std::vector<float> average(const Ema& ema) { return ema.average().all().to_vector<float>(); }
+
+Tensor scalars(int64_t updates, bool skip) {
+  kernels::StepScalars s;
+  s.updates = static_cast<double>(updates);
+  s.skip = skip ? 1 : 0;
+  return kernels::step_scalars_on(test::device(), s);
+}
+
+TEST(Ema, BeginsWithTheWeightsAndStaysWhereTheyStay) {
+  Rig rig;
+  Ema ema(rig.arena, 0.999);
+  EXPECT_EQ(average(ema), rig.weights());
+  ema.update(1);
+  ema.update(2);
+  EXPECT_EQ(average(ema), rig.weights());
+}
+
+TEST(Ema, FollowsTheWeights) {
+  Rig rig;
+  Ema ema(rig.arena, 0.5);
+  std::vector<double> want;
+  for (const float w : rig.weights()) want.push_back(static_cast<double>(w));
+  for (int n = 1; n <= 20; ++n) {
+    rig.move(n);
+    ema.update(n);
+    const double d = kernels::ema_decay(0.5, n);
+    const std::vector<float> w = rig.weights();
+    for (size_t i = 0; i < want.size(); ++i)
+      want[i] = d * want[i] + (1 - d) * static_cast<double>(w[i]);
+  }
+  const std::vector<float> got = average(ema);
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(static_cast<double>(got[i]), want[i], 20 * 5 * 0x1p-24) << i;
+  EXPECT_NE(got, rig.weights());
+}
+
+// On a device the number of updates and the skip come from the step's scalars.
+TEST(Ema, GivesTheHostsBitsFromTheDevicesScalars) {
+  Rig host(cpu()), device;
+  Ema a(host.arena, 0.9), b(device.arena, 0.9);
+  int64_t updates = 0;
+  for (int w = 1; w <= 15; ++w) {
+    const bool skip = w % 4 == 0;
+    if (!skip) {
+      host.move(w);
+      device.move(w);
+      ++updates;
+      a.update(updates);
+    }
+    const std::vector<float> before = average(b);
+    b.update_from(scalars(updates, skip));
+    if (skip) {
+      EXPECT_EQ(average(b), before) << "a skipped update moved the average";
+    }
+    ASSERT_EQ(host.weights(), device.weights());
+    ASSERT_EQ(average(a), average(b)) << w;
+  }
+}
+
+TEST(Ema, TakesThePlaceOfTheWeightsAndGivesItBack) {
+  for (const DType half : {DType::f16, DType::bf16, DType::f32}) {
+    Rig rig(test::device(), half);
+    Ema ema(rig.arena, 0.9);
+    rig.move(1);
+    ema.update(1);
+    const std::vector<float> weights = rig.weights(), averaged = average(ema),
+                             working = rig.arena.has_working() ? rig.working() : weights;
+    {
+      const Ema::Use use(ema);
+      EXPECT_EQ(rig.weights(), averaged);
+      EXPECT_EQ(average(ema), weights);
+      if (rig.arena.has_working()) {
+        EXPECT_EQ(rig.working(),
+                  rig.arena.values().all().to(half).to(DType::f32).to_vector<float>());
+      }
+      EXPECT_THROW(ema.update(2), Error);
+      EXPECT_THROW(ema.update_from(scalars(2, false)), Error);
+      EXPECT_THROW(ema.begin(2), Error);
+      EXPECT_THROW(Ema::Use again(ema), Error);
+    }
+    EXPECT_EQ(rig.weights(), weights);
+    EXPECT_EQ(average(ema), averaged);
+    if (rig.arena.has_working()) {
+      EXPECT_EQ(rig.working(), working);
+    }
+  }
+}
+
+TEST(Ema, TheWeightsComeBackAfterAnError) {
+  Rig rig;
+  Ema ema(rig.arena, 0.9);
+  rig.move(1);
+  const std::vector<float> weights = rig.weights();
+  EXPECT_THROW(
+      {
+        const Ema::Use use(ema);
+        BORA_FAIL("validation failed");
+      },
+      Error);
+  EXPECT_EQ(rig.weights(), weights);
+}
+
+/// Keeps what it is shown, and gives it back.
+struct Memory final : StateVisitor {
+  std::map<std::string, std::vector<float>> tensors;
+  std::map<std::string, std::string> axes;
+  std::map<std::string, int64_t> numbers;
+  bool load = false;
+  std::string prefix;
+  bool loading() const override { return load; }
+  void tensor(std::string_view name, Tensor& t, std::string_view a) override {
+    const std::string full = prefix + std::string(name);
+    axes[full] = std::string(a);
+    if (load)
+      t.copy_from(Tensor::from<float>(t.shape(), tensors.at(full)));
+    else
+      tensors[full] = t.to_vector<float>();
+  }
+  void value(std::string_view name, int64_t& v) override {
+    if (load)
+      v = numbers.at(prefix + std::string(name));
+    else
+      numbers[prefix + std::string(name)] = v;
+  }
+  void value(std::string_view, uint64_t&) override { FAIL(); }
+  void value(std::string_view, double&) override { FAIL(); }
+  void value(std::string_view, bool&) override { FAIL(); }
+  void value(std::string_view, std::string&) override { FAIL(); }
+  void value(std::string_view, std::vector<double>&) override { FAIL(); }
+  void value(std::string_view, std::vector<int64_t>&) override { FAIL(); }
+  void value(std::string_view, std::vector<std::string>&) override { FAIL(); }
+  void enter(std::string_view group) override { prefix = std::string(group) + "."; }
+  void leave() override { prefix.clear(); }
+};
+
+TEST(Ema, StateGoesByTheParametersNamesAndGoesOnWithTheSameBits) {
+  Rig straight, resumed;
+  Ema a(straight.arena, 0.9);
+  a.begin(4);
+  for (int n = 5; n <= 8; ++n) {
+    straight.move(n);
+    a.update(n);
+  }
+  Memory file;
+  a.state(file, straight.net);
+  EXPECT_EQ(file.numbers.at("ema_begin"), 4);
+  EXPECT_EQ(file.tensors.size(), 4u);
+  EXPECT_EQ(file.axes.count("ema.a.weight"), 1u);
+  EXPECT_FALSE(file.axes.at("ema.a.weight").empty());
+  resumed.arena.values().all().copy_from(straight.arena.values().all());
+  Ema b(resumed.arena, 0.9);
+  file.load = true;
+  b.state(file, resumed.net);
+  EXPECT_EQ(b.begun_after(), 4);
+  for (int n = 9; n <= 12; ++n) {
+    straight.move(n);
+    resumed.move(n);
+    a.update(n);
+    b.update(n);
+    Memory of_a, of_b;  // without the padding between parameters, which no file holds
+    a.state(of_a, straight.net);
+    b.state(of_b, resumed.net);
+    ASSERT_EQ(of_a.tensors, of_b.tensors) << n;
+  }
+  const Ema::Use use(a);
+  Memory other;
+  EXPECT_THROW(a.state(other, straight.net), Error);
+}
+
+TEST(Ema, RefusesWhatDoesNotFit) {
+  Rig rig;
+  EXPECT_THROW(Ema(rig.arena, 0.0), Error);
+  EXPECT_THROW(Ema(rig.arena, 1.0), Error);
+  Net net;
+  ParameterArena f64(net, DType::f64);
+  EXPECT_THROW(Ema(f64, 0.9), Error);
+  Ema ema(rig.arena, 0.9);
+  EXPECT_THROW(ema.update(0), Error);
+  EXPECT_THROW(ema.begin(-1), Error);
+}
+
+}  // namespace
+}  // namespace bora::nn
