@@ -17,6 +17,7 @@ struct ExportConfig {
   std::string checkpoint;
   std::string output;
   std::string format = "auto";
+  std::string weights = "auto";
   bool physical = false;
   bool overwrite = false;
   static constexpr auto fields() {
@@ -28,6 +29,10 @@ struct ExportConfig {
               "safetensors: weights, which come back by import; onnx: the whole network, for other "
               "programs; auto: onnx if the output's name ends in .onnx",
               one_of("auto", "safetensors", "onnx")),
+        field("weights", &ExportConfig::weights,
+              "model: those that training works with; ema: their average (train.ema); auto: the "
+              "average where the checkpoint has one",
+              one_of("auto", "model", "ema")),
         field("physical", &ExportConfig::physical,
               "onnx: the network gives m/s, and 0 in buildings, instead of units of sigma"),
         field("overwrite", &ExportConfig::overwrite, "replace the file if there is one")};
@@ -59,25 +64,40 @@ void check_files(const ExportConfig& c) {
   }
 }
 
+const char* name_of(Weights weights) { return weights == Weights::ema ? "ema" : "model"; }
+
+/// Those that leave: without heads that only training uses.
+int64_t exported_parameters(UNet3d& model) {
+  int64_t n = 0;
+  for (const auto& [name, parameter] : nn::named_parameters(model))
+    if (!UNet3d::is_deep_head(name)) n += parameter->shape.numel();
+  return n;
+}
+
 /// What was written, for the log.
-std::string export_weights(const ExportConfig& c, const TrainedModel& trained) {
+std::string export_weights(const ExportConfig& c, const TrainedModel& trained,
+                           const StartState& state) {
   const std::vector<data::NamedTensor> tensors = torch_tensors(*trained.model);
-  data::write_safetensors(c.output, tensors, metadata_of(start_state_of_checkpoint(c.checkpoint)));
-  return detail::join(tensors.size(), " tensors, ", nn::parameter_count(*trained.model),
+  data::TextMap texts = metadata_of(state);
+  texts["bora.weights"] = name_of(trained.weights);
+  data::write_safetensors(c.output, tensors, texts);
+  return detail::join(tensors.size(), " tensors, ", exported_parameters(*trained.model),
                       " parameters, to ", c.output);
 }
 
-std::string export_network(const ExportConfig& c, const TrainedModel& trained) {
+std::string export_network(const ExportConfig& c, const TrainedModel& trained,
+                           const StartState& state) {
   if (c.physical && trained.normaliser.mode() == data::NormMode::per_sample)
     throw UsageError("export: --physical: " + c.checkpoint +
                      " was trained with per_sample normalisation, so a field without its truth "
                      "has no scale in m/s; train with data.normalisation=global");
   const OnnxUnits units = c.physical ? OnnxUnits::physical : OnnxUnits::normalised;
   onnx::Model network = onnx_model(*trained.model, units, trained.normaliser.scaling());
-  describe(network, start_state_of_checkpoint(c.checkpoint), units);
+  describe(network, state, units);
+  network.metadata["bora.weights"] = name_of(trained.weights);
   const bool apart = onnx::write(c.output, network);
   return detail::join(network.nodes.size(), " operations of ONNX's set ", network.opset, ", ",
-                      nn::parameter_count(*trained.model), " parameters, to ", c.output,
+                      exported_parameters(*trained.model), " parameters, to ", c.output,
                       apart ? " and, with the weights, " + onnx::data_path(c.output) : "");
 }
 
@@ -100,10 +120,13 @@ int export_command(MpiSession& session, const std::vector<std::string>& args) {
   ranks->agree("exporting " + config.checkpoint, [&] {
     if (session.rank() != 0) return;
     check_files(config);
-    const TrainedModel trained = load_trained(config.checkpoint);
-    const std::string what =
-        config.format == "onnx" ? export_network(config, trained) : export_weights(config, trained);
-    log_info("exported ", config.checkpoint, " (", trained.updates, " updates): ", what);
+    const TrainedModel trained =
+        load_trained(config.checkpoint, cpu(), weights_from(config.weights));
+    const StartState state = start_state_of_checkpoint(config.checkpoint);
+    const std::string what = config.format == "onnx" ? export_network(config, trained, state)
+                                                     : export_weights(config, trained, state);
+    log_info("exported ", config.checkpoint, " (", trained.updates, " updates",
+             trained.weights == Weights::ema ? ", the average of the weights" : "", "): ", what);
   });
   return 0;
 }

@@ -24,6 +24,23 @@ for like in "" "$work/run/last.h5" "$work/run/config.toml"; do
     fail "export, import, export gives another file with --like=$like"
 done
 
+# The average of the weights goes out where there is one; heads that only training uses stay, and a run that begins with
+# imported weights makes them anew.
+deep=(--model.deep_supervision=1 --train.ema=0.5)
+quiet "$unet3d" train "${small[@]}" "${deep[@]}" --train.epochs=2 --train.max_updates=3 --output.dir="$work/deep"
+quiet "$unet3d" export --checkpoint="$work/deep/last.h5" --output="$work/average.safetensors"
+grep -q "the average of the weights" "$work/log" || fail "export does not say that it wrote the average"
+quiet "$unet3d" export --checkpoint="$work/deep/last.h5" --weights=model --output="$work/plain.safetensors"
+for name in average plain; do
+  grep -qa '"encoder0.conv1.weight"' "$work/$name.safetensors" || fail "$name.safetensors has no weights"
+  ! grep -qa 'deep_head' "$work/$name.safetensors" || fail "$name.safetensors has heads that only training uses"
+done
+tail -c 20000 "$work/average.safetensors" >"$work/a" && tail -c 20000 "$work/plain.safetensors" >"$work/b"
+! cmp -s "$work/a" "$work/b" || fail "--weights=model gives the average"
+expect_failure 1 "has no average of the weights" "$unet3d" export --checkpoint="$work/run/last.h5" --weights=ema --output="$work/none.safetensors"
+quiet "$unet3d" import --weights="$work/average.safetensors" --output="$work/deeper/last.h5"
+quiet "$unet3d" train --config "$work/deep/config.toml" --output.dir="$work/deeper" --resume
+
 # An imported start is the start of a run: training goes the way of the run that began there, bit for bit.
 quiet "$unet3d" import --weights="$work/start.safetensors" --like="$work/run/config.toml" --output="$work/imported/last.h5"
 quiet "$unet3d" train --config "$work/run/config.toml" --output.dir="$work/imported" --resume

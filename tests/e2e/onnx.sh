@@ -44,6 +44,7 @@ for norm in group instance batch; do
   done
 done
 compare sync_batch "$sizes" "${tiny[@]}" --model.norm=sync_batch
+compare deep_average "1x9x8x10" --data.shape=16x16x8 --model.levels=3 --model.base=4 --model.deep_supervision=2 --train.ema=0.5
 compare one_level "2x5x2x3" --data.shape=16x16x8 --model.levels=1 --model.base=6 --model.dropout=0.5
 compare six_levels "1x64x65x67" --data.shape=64x64x64 --model.levels=6 --model.base=1 --model.up=transposed
 compare angles "1x9x8x10" --data.shape=16x16x8 --model.levels=3 --model.base=2 --data.angle_channels=true --data.normalisation=none
