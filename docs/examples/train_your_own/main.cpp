@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds balls in noisy volumes: a network, a data set, a loss and a score of one's own, trained by
 // Bora on one rank or many.  docs/library.md goes through it piece by piece.
-#include <algorithm>
-#include <array>
+#include <cmath>
 
 #include "apps/train/run.hpp"
 #include "apps/train/simple_task.hpp"
@@ -12,7 +11,6 @@
 
 using namespace bora;
 
-// [settings]
 struct Settings : train::RunConfig {
   int64_t width = 8, extent = 24, cases = 64;
   double noise = 1.0;
@@ -26,9 +24,7 @@ struct Settings : train::RunConfig {
         train::RunConfig::fields());
   }
 };
-// [settings]
 
-// [data]
 /// Volumes with three balls under noise, made when they are asked for.
 class Balls final : public data::Dataset {
  public:
@@ -39,27 +35,22 @@ class Balls final : public data::Dataset {
   data::Sample read(int64_t index, const data::WindowChoice& choice) const override {
     const RngKey place{seed_, rng_stream("balls", static_cast<uint64_t>(index))};
     const RngKey noise = choice.is_random ? choice.key : place;  // new noise in each epoch
-    const int64_t n = s_.extent;
+    const auto n = static_cast<double>(s_.extent);
     data::Sample sample;
-    sample.input = Tensor::empty({n, n, n, 1}, DType::f32);
-    sample.target = Tensor::empty({n, n, n, 1}, DType::f32);
-    for (int64_t i = 0; i < n * n * n; ++i) {
-      const std::array<int64_t, 3> cell{i / (n * n), i / n % n, i % n};
-      float inside = 0;
-      for (uint64_t ball = 0; ball < 3; ++ball) {
-        double distance2 = 0;
-        for (uint64_t axis = 0; axis < 3; ++axis) {
-          const double centre = place.uniform(4 * ball + axis) * static_cast<double>(n);
-          const double d = static_cast<double>(cell[axis]) + 0.5 - centre;
-          distance2 += d * d;
+    sample.input = Tensor::empty({s_.extent, s_.extent, s_.extent, 1}, DType::f32);
+    sample.target = Tensor::zeros(sample.input.shape(), DType::f32);
+    uint64_t i = 0;
+    for (double x = 0.5; x < n; ++x)
+      for (double y = 0.5; y < n; ++y)
+        for (double z = 0.5; z < n; ++z, ++i) {
+          float& inside = sample.target.data<float>()[i];
+          for (uint64_t ball = 0; ball < 12; ball += 4) {
+            const auto u = [&](uint64_t k) { return n * place.uniform(ball + k); };
+            const double r = 0.1 * (n + u(3));
+            if (std::hypot(x - u(0), y - u(1), z - u(2)) < r) inside = 1;
+          }
+          sample.input.data<float>()[i] = inside + static_cast<float>(s_.noise * noise.normal(i));
         }
-        const double radius = (0.1 + 0.1 * place.uniform(4 * ball + 3)) * static_cast<double>(n);
-        if (distance2 < radius * radius) inside = 1;
-      }
-      sample.target.data<float>()[i] = inside;
-      sample.input.data<float>()[i] =
-          inside + static_cast<float>(s_.noise * noise.normal(static_cast<uint64_t>(i)));
-    }
     return sample;
   }
 
@@ -68,9 +59,7 @@ class Balls final : public data::Dataset {
   int64_t size_;
   uint64_t seed_;
 };
-// [data]
 
-// [network]
 /// Three 3x3x3 convolutions, each wider apart than the one before, and a 1x1x1 head.
 class Net final : public nn::Module {
  public:
@@ -100,9 +89,7 @@ class Net final : public nn::Module {
   std::vector<nn::Norm> norms_;
   nn::Conv3d head_;
 };
-// [network]
 
-// [loss]
 /// Squared error, four times as heavy in balls, which are few: mean((p - t)^2 (1 + 3 t)).
 Tensor loss(const Tensor& prediction, const data::Batch& batch) {
   const Tensor error = nn::add(prediction, nn::scale(batch.target, -1));
@@ -120,14 +107,10 @@ train::Ratio dice(const Tensor& prediction, const data::Batch& batch) {
   }
   return dice;
 }
-// [loss]
 
-// [main]
 int main(int argc, char** argv) {
   return train::run<Settings>(argc, argv, "Finds balls in noisy volumes.", [](const Settings& s) {
     return train::make_task(s, std::make_unique<Net>(s.width), Balls(s, s.cases, 1),
-                            Balls(s, std::max<int64_t>(s.cases / 4, 1), 2), loss,
-                            {{"dice", "", dice}});
+                            Balls(s, (s.cases + 3) / 4, 2), loss, {{"dice", "", dice}});
   });
 }
-// [main]
