@@ -34,7 +34,7 @@ int run_task(Session& session, const RunConfig& config, const std::string& setti
   return trainer.run() ? 0 : config.train.stop_code;
 }
 
-int detail::run_program(
+int impl::run_program(
     int argc, char** argv,
     const std::function<std::string(const std::string&, const std::vector<std::string>&)>& parse,
     const std::function<int(Session&)>& train) {

@@ -28,13 +28,13 @@ using MakeTaskForRanks = std::function<std::unique_ptr<Task>(Collective& ranks)>
 int run_task(Session& session, const RunConfig& config, const std::string& settings,
              const MakeTaskForRanks& make_task);
 
-namespace detail {
+namespace impl {
 /// parse(program, args): reads the settings, returns --help's text or nothing; train: the rest.
 int run_program(
     int argc, char** argv,
     const std::function<std::string(const std::string&, const std::vector<std::string>&)>& parse,
     const std::function<int(Session&)>& train);
-}  // namespace detail
+}  // namespace impl
 
 /// The main() of a program that trains: on one rank when started alone, on N under mpirun, srun or
 /// bora_launch.  C: its settings, a struct derived from RunConfig with fields() of its own; each is
@@ -47,7 +47,7 @@ int run_program(
 template <std::derived_from<RunConfig> C, class MakeTask>
 int run(int argc, char** argv, const std::string& about, MakeTask&& make_task) {
   C config;
-  return detail::run_program(
+  return impl::run_program(
       argc, argv,
       [&](const std::string& program, const std::vector<std::string>& args) {
         return config_parse_args(config, program, args, {.about = about, .positionals = {}}).help;

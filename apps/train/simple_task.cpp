@@ -4,7 +4,7 @@
 #include "core/precision.hpp"
 #include "nn/ops.hpp"
 
-namespace bora::train::detail {
+namespace bora::train::impl {
 
 Loss simple_loss(const TaskParts& parts, const Tensor& prediction, const data::Batch& batch) {
   const Tensor result = autocast(Precision::full, prediction);
@@ -12,7 +12,7 @@ Loss simple_loss(const TaskParts& parts, const Tensor& prediction, const data::B
   // Of no samples: 0, which has gradients of 0 for all that took part.
   loss.total = batch.size() == 0 ? nn::sum(result) : parts.loss(result, batch);
   BORA_CHECK(loss.total.defined() && loss.total.rank() == 0, "the task's loss has ",
-             loss.total.defined() ? bora::detail::join("the shape ", loss.total.shape())
+             loss.total.defined() ? detail::join("the shape ", loss.total.shape())
                                   : std::string("no value"),
              ", wanted () (nn::mean or nn::sum make it)");
   loss.parts.emplace_back("loss", loss.total.detach().to(DType::f32));
@@ -35,4 +35,4 @@ Validated simple_validate(const TaskParts& parts, const data::Batch& batch, Devi
   return result;
 }
 
-}  // namespace bora::train::detail
+}  // namespace bora::train::impl

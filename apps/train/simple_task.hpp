@@ -39,10 +39,10 @@ struct TaskParts {
   std::vector<Score> scores;
 };
 
-namespace detail {
+namespace impl {
 Loss simple_loss(const TaskParts& parts, const Tensor& prediction, const data::Batch& batch);
 Validated simple_validate(const TaskParts& parts, const data::Batch& batch, Device device);
-}  // namespace detail
+}  // namespace impl
 
 template <std::derived_from<RunConfig> C>
 class SimpleTask final : public ConfiguredTask<C> {
@@ -54,7 +54,7 @@ class SimpleTask final : public ConfiguredTask<C> {
   const data::Dataset& training() const override { return *parts_.training; }
   const data::Dataset* validation() const override { return parts_.validation.get(); }
   Loss loss(const data::Batch& batch) override {
-    return detail::simple_loss(parts_, parts_.forward(batch.input), batch);
+    return impl::simple_loss(parts_, parts_.forward(batch.input), batch);
   }
   std::vector<std::string> score_names() const override {
     std::vector<std::string> names;
@@ -62,7 +62,7 @@ class SimpleTask final : public ConfiguredTask<C> {
     return names;
   }
   Validated validate(const data::Batch& batch, Device device) override {
-    return detail::simple_validate(parts_, batch, device);
+    return impl::simple_validate(parts_, batch, device);
   }
   std::vector<NamedScore> scores(const MetricSums& sums) const override {
     std::vector<NamedScore> figures;
