@@ -14,6 +14,8 @@ namespace {
 using onnx::Attribute;
 using Ints = std::vector<int64_t>;
 
+constexpr int64_t kF32 = 1;  // the number of the type in the format
+
 /// Writes the graph down in the order in which UNet3d::forward runs.  Values carry the names of
 /// the layers that make them.
 class Graph {
@@ -51,40 +53,58 @@ class Graph {
 
   std::string norm(const std::string& x, const std::string& name, int64_t channels) {
     constexpr float kEps = 1e-5f;  // nn::Norm's
-    const std::string gamma = name + ".weight", beta = name + ".bias";
-    switch (nn::norm_kind(config_.norm)) {
-      case nn::NormKind::group:
-        if (nn::group_count(channels) != channels) return group_norm(x, name, channels, kEps);
-        [[fallthrough]];  // a channel a group: an instance norm
-      case nn::NormKind::instance:
-        return add("InstanceNormalization", name, {x, gamma, beta}, {{"epsilon", kEps}});
-      case nn::NormKind::batch:
-      case nn::NormKind::sync_batch:
-        return add("BatchNormalization", name,
-                   {x, gamma, beta, name + ".running_mean", name + ".running_var"},
-                   {{"epsilon", kEps}});
-    }
-    BORA_FAIL("onnx: norm '", config_.norm, "'");
+    const nn::NormKind kind = nn::norm_kind(config_.norm);
+    if (kind == nn::NormKind::group)
+      return norm_by_sample(x, name, channels, nn::group_count(channels), kEps);
+    if (kind == nn::NormKind::instance) return norm_by_sample(x, name, channels, channels, kEps);
+    return add("BatchNormalization", name,
+               {x, name + ".weight", name + ".bias", name + ".running_mean", name + ".running_var"},
+               {{"epsilon", kEps}});
   }
 
-  /// ONNX has a GroupNormalization, but onnxruntime computes its variance as E[x^2] - E[x]^2: wrong
-  /// by 8e-4 for a mean of 10 sigma and NaN for 1000 (1.32, measured).  Its InstanceNormalization
-  /// does not, so the groups are made channels for it.
-  std::string group_norm(const std::string& x, const std::string& name, int64_t channels,
-                         float eps) {
-    const int64_t groups = nn::group_count(channels);
-    const std::string count = std::to_string(groups), side = integers("trailing", {1, 2, 3});
-    const std::string one = constant("ones" + count, Tensor::full({groups}, 1, DType::f32));
-    const std::string none = constant("zeros" + count, Tensor::zeros({groups}, DType::f32));
-    const std::string grouped =
-        add("Reshape", name + ".grouped", {x, integers("groups" + count, {0, groups, -1})});
-    const std::string unit =
-        add("InstanceNormalization", name + ".unit", {grouped, one, none}, {{"epsilon", eps}});
-    const std::string back =
-        add("Reshape", name + ".channels", {unit, add("Shape", name + ".shape", {x})});
+  /// A group or instance norm, (x - mean) * gamma / sqrt(var + eps) + beta, in small steps: ONNX
+  /// has an operator for each, but onnxruntime's sums run over all cells of a group in f32 one
+  /// after the other, and that of GroupNormalization takes the variance as E[x^2] - E[x]^2.  On the
+  /// building masks that come in here the first is off by 4e-5 of a field's largest value and by
+  /// 2e-4 of sigma from two million cells on, the second gives NaN for a mean of 1000 sigma (1.32,
+  /// measured).  Axis by axis the sums are short.
+  std::string norm_by_sample(const std::string& x, const std::string& name, int64_t channels,
+                             int64_t groups, float eps) {
+    const std::string mean = mean_of(x, "ReduceMean", name + ".mean", channels, groups);
+    const std::string apart = add("Sub", name + ".apart", {x, mean});
+    const std::string var = mean_of(apart, "ReduceSumSquare", name + ".var", channels, groups);
+    const std::string sigma =
+        add("Sqrt", name + ".sigma",
+            {add("Add", name + ".var_eps",
+                 {var, constant("epsilon", number(static_cast<double>(eps)))})});
+    const std::string side = integers("space_behind", {1, 2, 3});
     const std::string gamma = add("Unsqueeze", name + ".gamma", {name + ".weight", side});
     const std::string beta = add("Unsqueeze", name + ".beta", {name + ".bias", side});
-    return add("Add", name, {add("Mul", name + ".scaled", {back, gamma}), beta});
+    const std::string scale = add("Div", name + ".scale", {gamma, sigma});
+    return add("Add", name, {add("Mul", name + ".scaled", {apart, scale}), beta});
+  }
+
+  /// Means over the cells and channels of each group, given to each of its channels: (N, C, 1, 1,
+  /// 1).  `first`: what reduces the last axis, ReduceMean, or ReduceSumSquare for a mean of
+  /// squares.
+  std::string mean_of(const std::string& x, const std::string& first, const std::string& name,
+                      int64_t channels, int64_t groups) {
+    std::string m = add(first, name + ".z", {x, integers("axis4", {4})});
+    if (first == "ReduceSumSquare") {
+      const std::string n =
+          add("Shape", name + ".nz", {x}, {{"start", int64_t{4}}, {"end", int64_t{5}}});
+      m = add("Div", name + ".z_mean", {m, add("Cast", name + ".count", {n}, {{"to", kF32}})});
+    }
+    m = add("ReduceMean", name + ".yz", {m, integers("axis3", {3})});
+    m = add("ReduceMean", name + ".xyz", {m, integers("axis2", {2})});
+    if (groups == channels) return m;
+    const std::string c = std::to_string(channels);
+    const Ints grouped{0, groups, channels / groups, 1, 1};  // 0: as it is
+    m = add("Reshape", name + ".grouped", {m, integers("grouped" + c, grouped)});
+    m = add("ReduceMean", name + ".of_group", {m, integers("axis2", {2})});
+    m = add("Expand", name + ".of_each",
+            {m, integers("each" + c, {1, 1, channels / groups, 1, 1})});
+    return add("Reshape", name, {m, integers("channels" + c, {0, channels, 1, 1, 1})});
   }
 
   /// x * sigmoid(x).  The operator set has no SiLU of its own before 24.

@@ -146,20 +146,19 @@ OnnxArray resize(OnnxArray x, const Ints& sizes) {
   return x;
 }
 
-/// (N, C, ...): each channel of each sample by its own statistics.
-OnnxArray instance_norm(OnnxArray x, const OnnxArray& scale, const OnnxArray& shift, double eps) {
-  const int64_t channels = x.shape[1], cells = x.numel() / x.shape[0] / channels;
-  for (int64_t i = 0; i < x.shape[0] * channels; ++i) {
-    double* v = x.values.data() + i * cells;
-    double mean = 0, var = 0;
-    for (int64_t k = 0; k < cells; ++k) mean += v[k] / static_cast<double>(cells);
-    for (int64_t k = 0; k < cells; ++k)
-      var += (v[k] - mean) * (v[k] - mean) / static_cast<double>(cells);
-    const auto c = static_cast<size_t>(i % channels);
-    for (int64_t k = 0; k < cells; ++k)
-      v[k] = (v[k] - mean) / std::sqrt(var + eps) * scale.values[c] + shift.values[c];
-  }
-  return x;
+/// Sums of f(element) along one axis, kept as an extent of 1.
+OnnxArray reduce(const OnnxArray& x, const Ints& axes, const std::function<double(double)>& f) {
+  if (axes.size() != 1) throw std::runtime_error("onnx: a reduction over several axes");
+  const auto axis = static_cast<size_t>(axes[0]);
+  Ints shape = x.shape;
+  shape[axis] = 1;
+  OnnxArray y = zeros(shape);
+  for_each(x.shape, [&](int64_t n, int64_t c, int64_t px, int64_t py, int64_t pz) {
+    Ints p{n, c, px, py, pz};
+    p[axis] = 0;
+    at(y, p[0], p[1], p[2], p[3], p[4]) += f(at(x, n, c, px, py, pz));
+  });
+  return y;
 }
 
 OnnxArray slice(const OnnxArray& x, const Ints& starts, const Ints& ends, const Ints& axes) {
@@ -240,8 +239,25 @@ OnnxArray OnnxFile::run(const OnnxArray& input) const {
           !node.inputs.at(1).empty() || !node.inputs.at(2).empty())
         throw std::runtime_error("onnx: another Resize");
       y = resize(in(0), ints(3));
-    } else if (node.op == "InstanceNormalization") {
-      y = instance_norm(in(0), in(1), in(2), eps);
+    } else if (node.op == "ReduceMean") {
+      const auto n = static_cast<double>(in(0).shape.at(static_cast<size_t>(ints(1).at(0))));
+      y = reduce(in(0), ints(1), [n](double v) { return v / n; });
+    } else if (node.op == "ReduceSumSquare") {
+      y = reduce(in(0), ints(1), [](double v) { return v * v; });
+    } else if (node.op == "Cast" && node.attributes.at("to").i == 1) {
+      y = in(0);
+    } else if (node.op == "Expand") {
+      y = in(1);
+      y.shape = ints(1);
+      y.values.assign(static_cast<size_t>(y.numel()), 1.0);
+      y = broadcast(in(0), y, [](double a, double b) { return a * b; });
+    } else if (node.op == "Sqrt") {
+      y = in(0);
+      for (double& v : y.values) v = std::sqrt(v);
+    } else if (node.op == "Sub") {
+      y = broadcast(in(0), in(1), [](double a, double b) { return a - b; });
+    } else if (node.op == "Div") {
+      y = broadcast(in(0), in(1), [](double a, double b) { return a / b; });
     } else if (node.op == "BatchNormalization") {
       y = in(0);
       for_each(y.shape, [&](int64_t n, int64_t c, int64_t px, int64_t py, int64_t pz) {

@@ -36,7 +36,7 @@ compare() {  # NAME, sizes, settings of train...
   quiet "$bin/network_output" "$work/$name/last.h5" "$work/$name.safetensors" $sizes
   triples+=("$work/$name.onnx" "$work/$name.safetensors" output "$work/$name-ms.onnx" "$work/$name.safetensors" physical)
 }
-sizes="2x13x18x9 1x16x7x23"
+sizes="2x13x18x9 1x16x7x63"
 tiny=(--data.shape=16x16x8 --model.base=4 --model.levels=2)
 for norm in group instance batch; do
   for up in trilinear transposed; do
