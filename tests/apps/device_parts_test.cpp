@@ -92,7 +92,7 @@ TEST(Uploader, GrowsWithItsLists) {
 TEST(LossLog, SumsWhatWasReported) {
   const auto self = make_self_communicator();
   const auto loss = [](float value, Device device) {
-    Loss l;
+    train::Loss l;
     l.parts.emplace_back("loss", Tensor::full({}, static_cast<double>(value), DType::f32, device));
     return l;
   };
