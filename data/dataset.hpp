@@ -28,8 +28,8 @@ struct Sample {
                   ///< `scaling`; 0 in padding
   Tensor region;  ///< (X, Y, Z) u8: 1 = a cell that losses, metrics and statistics count (wind:
                   ///< open and valid, no building, padding or missing value).  Undefined: all count
-  Tensor valid;  ///< (X, Y, Z) u8: 1 = a cell of the file with a value (buildings too), for region
-                 ///< = all.  Undefined: all are
+  Tensor valid;   ///< (X, Y, Z) u8: 1 = a cell of the file with a value (buildings too), for region
+                  ///< = all.  Undefined: all are
   Scaling scaling;   ///< of the target
   Window window;     ///< where it lies in the file's grid
   std::string name;  ///< empty: the data set's
