@@ -2,11 +2,13 @@
 #include "data/atomic_file.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -23,6 +25,8 @@ namespace fs = std::filesystem;
 // one's.
 constexpr std::chrono::minutes kStaleAfter{15};
 
+constexpr std::string_view kMark = ".tmp-", kOld = "-old";
+
 [[noreturn]] void fail(const std::string& what, const std::string& path, int code) {
   BORA_FAIL(what, " ", path, ": ", std::strerror(code));
 }
@@ -38,17 +42,33 @@ std::string host_name() {
   return name;
 }
 
-void remove_stale(const std::string& path) {
-  const std::string prefix = fs::path(path).filename().string() + ".tmp-";
-  std::error_code ignored;  // tidying up must never fail a save
-  for (fs::directory_iterator it(folder_of(path), ignored), end; it != end; it.increment(ignored)) {
-    if (ignored) return;
-    if (it->path().filename().string().rfind(prefix, 0) != 0) continue;
-    const auto written = fs::last_write_time(it->path(), ignored);
-    if (ignored || fs::file_time_type::clock::now() - written < kStaleAfter) continue;
-    if (fs::remove(it->path(), ignored))
-      log_info("removed ", it->path().string(), ", left by a writer that was killed");
-  }
+// "<target>.tmp-<host>-<process>-<number>", perhaps with "-old" behind: its parts.
+struct TemporaryName {
+  std::string target, host;
+  long process = 0;  // 0: not a name of ours
+};
+TemporaryName parse(std::string name) {
+  TemporaryName parts;
+  const size_t mark = name.rfind(kMark);
+  if (mark == std::string::npos) return parts;
+  if (name.ends_with(kOld)) name.resize(name.size() - kOld.size());
+  const size_t number = name.rfind('-');
+  const size_t process = number == std::string::npos ? number : name.rfind('-', number - 1);
+  if (process == std::string::npos || process < mark + kMark.size()) return parts;
+  parts.target = name.substr(0, mark);
+  parts.host = name.substr(mark + kMark.size(), process - mark - kMark.size());
+  const char* last = name.data() + number;
+  const auto [end, error] = std::from_chars(name.data() + process + 1, last, parts.process);
+  if (error != std::errc{} || end != last || parts.process <= 0) parts.process = 0;
+  return parts;
+}
+
+bool is_dead(const fs::path& path, const TemporaryName& name) {
+  if (name.host == host_name())  // kill() with 0 sends nothing
+    return ::kill(static_cast<pid_t>(name.process), 0) != 0 && errno == ESRCH;
+  std::error_code failure;
+  const auto written = fs::last_write_time(path, failure);
+  return !failure && fs::file_time_type::clock::now() - written > kStaleAfter;
 }
 
 // Makes a rename in the folder durable.  File systems that cannot sync a folder say EINVAL.
@@ -80,8 +100,9 @@ void keep_second_name(const std::string& path, const std::string& other,
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   BORA_CHECK(!path.empty(), "AtomicFile: wants a path, got an empty one");
   static std::atomic<int> n_made{0};
-  temporary_ = bora::detail::join(path, ".tmp-", host_name(), "-", ::getpid(), "-", n_made++);
-  remove_stale(path);
+  temporary_ = bora::detail::join(path, kMark, host_name(), "-", ::getpid(), "-", n_made++);
+  remove_dead_temporaries(folder_of(path), [own = fs::path(path).filename().string()](
+                                               const std::string& name) { return name == own; });
   // 0666 and not mkstemp's 0600: the umask decides who may read the result.
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode_t{0666});
   if (fd_ < 0) fail("creating", temporary_, errno);
@@ -111,10 +132,23 @@ void AtomicFile::commit(const std::string& keep_as) {
              path_, " cannot be kept in another folder, as ", keep_as);
   if (::fsync(fd_) != 0) fail("syncing", path_, errno);
   if (::close(std::exchange(fd_, -1)) != 0) fail("closing", path_, errno);
-  if (!keep_as.empty()) keep_second_name(path_, keep_as, temporary_ + "-old");
+  if (!keep_as.empty()) keep_second_name(path_, keep_as, temporary_ + std::string(kOld));
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("renaming to", path_, errno);
   committed_ = true;
   sync_folder(folder_of(path_));
+}
+
+void remove_dead_temporaries(const std::string& folder,
+                             const std::function<bool(const std::string& name)>& of) {
+  std::error_code ignored;  // tidying up must never fail a save
+  for (fs::directory_iterator it(folder.empty() ? "." : folder, ignored), end;
+       !ignored && it != end; it.increment(ignored)) {
+    const TemporaryName name = parse(it->path().filename().string());
+    if (name.process == 0 || !of(name.target) || !is_dead(it->path(), name)) continue;
+    std::error_code failure;
+    if (fs::remove(it->path(), failure))
+      log_info("removed ", it->path().string(), ", left by a writer that was killed");
+  }
 }
 
 void write_file_atomic(const std::string& path, std::string_view content) {

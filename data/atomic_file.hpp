@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -16,7 +17,7 @@ namespace bora::data {
 class AtomicFile {
  public:
   /// Throws Error naming the path if the folder is missing or not writable.  Also removes temporary
-  /// files of killed writers of the same path that nobody has written to for 15 minutes.
+  /// files that killed writers of the same path have left (see remove_dead_temporaries).
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -36,6 +37,12 @@ class AtomicFile {
   int fd_ = -1;
   bool committed_ = false;
 };
+
+/// Removes the temporary files in a folder whose writers are dead, of those targets whose name (in
+/// the folder) `of` accepts: their process is gone, if it was of this host, or nobody has written
+/// to them for 15 minutes.  Failures are ignored.
+void remove_dead_temporaries(const std::string& folder,
+                             const std::function<bool(const std::string& name)>& of);
 
 /// Writes a whole small file atomically.
 void write_file_atomic(const std::string& path, std::string_view content);

@@ -10,9 +10,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
-#include "core/log.hpp"
 #include "data/checkpoint_format.hpp"
 
 namespace bora::data {
@@ -98,6 +96,13 @@ uint64_t checksum(const void* data, int64_t bytes, uint64_t before) {
   return crc << 32 | adler;
 }
 
+uint64_t detail::joined_checksum(uint64_t first, uint64_t second, int64_t second_bytes) {
+  const auto n = static_cast<z_off_t>(second_bytes);
+  const uint64_t crc = crc32_combine(first >> 32, second >> 32, n);
+  const uint64_t adler = adler32_combine(first & 0xffffffffu, second & 0xffffffffu, n);
+  return crc << 32 | adler;
+}
+
 std::string detail::checkpoint_header(int64_t bytes, uint64_t checksum) {
   std::string header(static_cast<size_t>(kHeaderBytes), '\0');
   std::snprintf(header.data(), header.size(), kHeaderFormat, kCheckpointVersion, bytes, checksum);
@@ -121,42 +126,6 @@ void load_checkpoint(const std::string& path, const StateFunction& state, Unread
   CheckpointReader reader(path);
   state(reader);
   reader.finish(unread);
-}
-
-void save_last_checkpoint(const std::string& folder, const StateFunction& state) {
-  const std::string base = folder.empty() ? std::string() : folder + "/";
-  const std::string last = base + std::string(kLastCheckpoint);
-  // A damaged last.h5 must not push out a previous one that is whole.
-  bool keep = true;
-  try {
-    if (std::filesystem::exists(last)) verify_checkpoint(last);
-  } catch (const Error& e) {
-    log_warn(e.what(), "; it is replaced and not kept as ", kPreviousCheckpoint);
-    keep = false;
-  }
-  save_checkpoint(last, state, keep ? base + std::string(kPreviousCheckpoint) : std::string());
-}
-
-std::optional<std::string> latest_valid(const std::string& folder) {
-  const std::string base = folder.empty() ? std::string() : folder + "/";
-  std::string reasons;
-  for (const std::string_view name : {kLastCheckpoint, kPreviousCheckpoint}) {
-    const std::string path = base + std::string(name);
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) continue;
-    try {
-      verify_checkpoint(path);
-    } catch (const Error& e) {
-      reasons.append(reasons.empty() ? "" : "; ").append(e.what());
-      continue;
-    }
-    if (name == kPreviousCheckpoint)
-      log_warn("using '", path, "', the save before the last: ",
-               reasons.empty() ? bora::detail::join("there is no ", kLastCheckpoint) : reasons);
-    return path;
-  }
-  BORA_CHECK(reasons.empty(), "no usable checkpoint in '", folder, "': ", reasons);
-  return std::nullopt;
 }
 
 }  // namespace bora::data

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,17 +33,26 @@ inline constexpr int64_t kCheckpointVersion = 1;
 inline constexpr uint64_t kChecksumStart = 1;
 uint64_t checksum(const void* data, int64_t bytes, uint64_t before = kChecksumStart);
 
-/// Saver.  Collects in memory; commit() writes the file.  Tensors may be on any device: copies to
-/// pinned memory are started as the state is visited, in the order of the device's current stream,
-/// and commit() waits for them once.
+/// Saver.  A visit copies the state into memory of the writer's own; commit() writes the file from
+/// there, at any later time and from any thread.  Tensors may be on any device: copies to pinned
+/// memory are started as the state is visited, in the order of the device's current stream, and
+/// commit() waits for them.  Holds one copy of the state and nothing else that is large.
 class CheckpointWriter final : public StateVisitor {
  public:
   CheckpointWriter();
   ~CheckpointWriter() override;
 
+  /// Forgets the state and keeps the memory, for the next visit.
+  void clear();
+  /// Bytes of the entries visited.
+  int64_t bytes() const;
+
   /// Puts the file in the place of `path` (see AtomicFile); with `keep_as` the old one stays under
-  /// that path.  Throws Error naming the file; the old file is then untouched.
+  /// that path.  May be called again for another path.  Throws Error naming the file; the old file
+  /// is then untouched.
   void commit(const std::string& path, const std::string& keep_as = {});
+  /// Grows while commit() gets on; for other threads.
+  int64_t progress() const;
 
   bool loading() const override { return false; }
   void tensor(std::string_view name, Tensor& value, std::string_view axes = {}) override;
@@ -127,16 +135,5 @@ void load_checkpoint(const std::string& path, const StateFunction& state,
 
 /// Checks the whole file as CheckpointReader does; throws the same errors.
 void verify_checkpoint(const std::string& path);
-
-/// Names within a run's folder.
-inline constexpr std::string_view kLastCheckpoint = "last.h5";
-inline constexpr std::string_view kPreviousCheckpoint = "last.prev.h5";
-
-/// Saves to last.h5 in `folder`; the former last.h5 becomes last.prev.h5.
-void save_last_checkpoint(const std::string& folder, const StateFunction& state);
-/// The path of last.h5 in `folder` if it is whole, else of last.prev.h5 with a warning that says
-/// what is wrong with the newer one, else nothing when neither exists.  Throws Error with both
-/// reasons if there are files and none is usable.
-std::optional<std::string> latest_valid(const std::string& folder);
 
 }  // namespace bora::data

@@ -36,6 +36,10 @@ inline constexpr const char* kTensorKind = "tensor";
 /// The 512 bytes before the HDF5 part; `bytes` counts the whole file, header included.
 std::string checkpoint_header(int64_t bytes, uint64_t checksum);
 
+/// The checksum of two pieces one after the other, from those of each (the second from
+/// kChecksumStart on) and the second one's bytes.
+uint64_t joined_checksum(uint64_t first, uint64_t second, int64_t second_bytes);
+
 /// Dotted names: the groups that are open now, joined.
 class NamePrefix {
  public:

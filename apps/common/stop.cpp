@@ -72,9 +72,11 @@ StopWatcher::Reason StopWatcher::own_reason() const {
   return ranks_.rank() == 0 && now_s() >= end_s_ ? Reason::time : Reason::none;
 }
 
-bool StopWatcher::due() {
+bool StopWatcher::due(bool call) {
+  called_ = false;
   if (stopping()) return true;
   if (ranks_.size() == 1) {
+    called_ = call;
     reason_ = own_reason();
     return stopping();
   }
@@ -85,11 +87,13 @@ bool StopWatcher::due() {
     const double seconds = std::max(now_s() - last_talk_s_, 1e-6);
     interval = std::clamp(kTalkEvery_s * static_cast<double>(updates_) / seconds, 1.0, 1000.0);
   }
-  Tensor news =
-      Tensor::from<double>({2}, std::vector<double>{static_cast<double>(own_reason()), interval});
+  const double calls = ranks_.rank() == 0 && call ? 1 : 0;
+  Tensor news = Tensor::from<double>(
+      {3}, std::vector<double>{static_cast<double>(own_reason()), interval, calls});
   ranks_.all_reduce_async(news, ReduceOp::max, "stop request").wait();
   reason_ = static_cast<Reason>(static_cast<int>(news.data<double>()[0]));
   interval_ = static_cast<int64_t>(news.data<double>()[1]);
+  called_ = news.data<double>()[2] > 0;
   updates_ = 0;
   last_talk_s_ = now_s();
   return stopping();

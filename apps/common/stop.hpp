@@ -25,7 +25,10 @@ class StopWatcher {
   /// Collective, to be called after every update by all ranks.  True from the update on at which
   /// any rank has caught a signal or rank 0's time is over.  Ranks speak to each other about it at
   /// most every half second or so, so that short steps do not pay for it.
-  bool due();
+  /// `call`: rank 0 wants all ranks to meet; they hear it with the same words, see called().
+  bool due(bool call = false);
+  /// Whether at the last due() all ranks have heard that rank 0 calls them.
+  bool called() const { return called_; }
   /// All ranks have agreed elsewhere that one of them has caught a signal.
   void stop_now() { reason_ = Reason::signal; }
   bool stopping() const { return reason_ != Reason::none; }
@@ -41,6 +44,7 @@ class StopWatcher {
   double last_talk_s_;
   int64_t updates_ = 0, interval_ = 1;  // since the ranks last spoke; until they speak again
   Reason reason_ = Reason::none;
+  bool called_ = false;
 };
 
 }  // namespace bora::apps

@@ -204,6 +204,8 @@ struct OutputConfig {
   int64_t log_every = 10;
   int64_t checkpoint_epochs = 1;
   int64_t checkpoint_updates = 0;
+  double checkpoint_minutes = 10;
+  int64_t keep = 0;
   static constexpr auto fields() {
     return std::tuple{
         field("dir", &OutputConfig::dir, "folder of this run: metrics, checkpoints, settings"),
@@ -211,7 +213,14 @@ struct OutputConfig {
         field("checkpoint_epochs", &OutputConfig::checkpoint_epochs,
               "epochs between saves of last.h5", positive),
         field("checkpoint_updates", &OutputConfig::checkpoint_updates,
-              "updates between further saves of last.h5; 0 = off", at_least(0))};
+              "updates between further saves of last.h5; 0 = off", at_least(0)),
+        field("checkpoint_minutes", &OutputConfig::checkpoint_minutes,
+              "save last.h5 where the last save is so long ago, by rank 0's clock; 0 = off",
+              at_least(0)),
+        field("keep", &OutputConfig::keep,
+              "besides last.h5 and best.h5, the newest so many of these saves stay, as "
+              "update-<n>.h5; 0 = none",
+              at_least(0))};
   }
 };
 

@@ -21,19 +21,28 @@ namespace bora::train {
 /// reading of files, say); most tasks need no `ranks`.
 using MakeTaskForRanks = std::function<std::unique_ptr<Task>(Collective& ranks)>;
 
+/// What run_task() does: a run, or a look at it (dry_run.hpp): checks, the plan and a forecast of
+/// memory, printed; nothing is written.
+enum class RunMode { train, dry };
+
+/// Takes the switch "--dry-run" out of the arguments, up to "--"; whether it was there.  It is no
+/// setting: no part of the run that the settings describe.
+RunMode take_dry_run(std::vector<std::string>& args);
+
 /// One training run in a session: threads, the group of ranks (settings that differ between them
 /// are an error), the device, then a Trainer.  `settings`: all of them as text, for the comparison.
-/// Returns the program's exit code: 0, or train.stop_code after a signal or train.max_hours.
+/// Returns the program's exit code: 0, or train.stop_code after a signal or train.max_hours; of a
+/// dry run 0, or 2 where the run does not fit into memory.
 /// Collective; throws what Trainer does.
 int run_task(Session& session, const RunConfig& config, const std::string& settings,
-             const MakeTaskForRanks& make_task);
+             const MakeTaskForRanks& make_task, RunMode mode = RunMode::train);
 
 namespace impl {
 /// parse(program, args): reads the settings, returns --help's text or nothing; train: the rest.
 int run_program(
     int argc, char** argv,
     const std::function<std::string(const std::string&, const std::vector<std::string>&)>& parse,
-    const std::function<int(Session&)>& train);
+    const std::function<int(Session&, RunMode)>& train);
 }  // namespace impl
 
 /// The main() of a program that trains: on one rank when started alone, on N under mpirun, srun or
@@ -52,14 +61,16 @@ int run(int argc, char** argv, const std::string& about, MakeTask&& make_task) {
       [&](const std::string& program, const std::vector<std::string>& args) {
         return config_parse_args(config, program, args, {.about = about, .positionals = {}}).help;
       },
-      [&](Session& session) {
-        return run_task(session, config, config_text(config),
-                        [&](Collective& ranks) -> std::unique_ptr<Task> {
-                          if constexpr (std::invocable<MakeTask&, const C&, Collective&>)
-                            return make_task(config, ranks);
-                          else
-                            return static_cast<void>(ranks), make_task(config);
-                        });
+      [&](Session& session, RunMode mode) {
+        return run_task(
+            session, config, config_text(config),
+            [&](Collective& ranks) -> std::unique_ptr<Task> {
+              if constexpr (std::invocable<MakeTask&, const C&, Collective&>)
+                return make_task(config, ranks);
+              else
+                return static_cast<void>(ranks), make_task(config);
+            },
+            mode);
       });
 }
 

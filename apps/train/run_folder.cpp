@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/run_folder.hpp"
 
-#include <array>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "core/error.hpp"
+#include "data/run_checkpoints.hpp"
 
 namespace bora::train {
 namespace {
 
 /// What a run leaves in its folder.
-constexpr std::array kRunFiles{"metrics.jsonl", "config.toml", "best.h5", "last.h5",
-                               "last.prev.h5"};
+std::vector<std::string> run_files(const std::string& dir) {
+  std::vector<std::string> names = data::checkpoints_in(dir);
+  for (const char* name : {"metrics.jsonl", "config.toml"})
+    if (std::filesystem::exists(dir + "/" + name)) names.emplace_back(name);
+  return names;
+}
 
 }  // namespace
 
@@ -22,9 +28,8 @@ void claim_folder(const RunConfig& config) {
   fs::create_directories(dir, failure);
   BORA_CHECK(!failure, "cannot make the folder ", dir, ": ", failure.message());
   if (config.resume) return;
-  for (const char* name : kRunFiles) {
+  for (const std::string& name : run_files(dir)) {
     const std::string path = dir + "/" + name;
-    if (!fs::exists(path)) continue;
     if (!config.overwrite)
       throw UsageError("output.dir " + dir + " holds a run already (" + name +
                        "): --resume goes on with it, --overwrite removes it and begins anew");

@@ -96,6 +96,15 @@ class Task {
     return "since the task does not say that its steps are all alike";
   }
 
+  /// The network takes samples of any extents of at least this along each axis: what a forecast of
+  /// memory tries small.
+  virtual int64_t smallest_extent() const { return 16; }
+  /// Of the largest sample that training can read, as far as that is known without reading it; else
+  /// 0x0x0: then cases are read to find out.
+  virtual Dims3 largest_extents() const { return {}; }
+  /// What a user could change for a run to need less memory, most useful first: "model.recompute".
+  virtual std::vector<std::string> ways_to_less_memory() const { return {}; }
+
   /// Lines for the start of the log: the network, the cases.
   virtual std::vector<std::string> describe() const { return {}; }
   /// What a user should know who trains with so many ranks: one sentence each.

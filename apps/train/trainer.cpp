@@ -6,6 +6,7 @@
 
 #include "apps/common/text.hpp"
 #include "apps/common/threads.hpp"
+#include "apps/train/dry_run.hpp"
 #include "apps/train/parallel.hpp"
 #include "apps/train/run_folder.hpp"
 #include "apps/train/setup.hpp"
@@ -70,6 +71,9 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   task_ = make_task();
   BORA_CHECK(task_, "Trainer: there is no task");
   task_->set_collective(&tensors_);
+  const std::string too_much = state_warning(
+      model(), config, window_plan(config, task_->training().size(), ranks), ranks, device_);
+  if (!too_much.empty() && main()) log_warn(too_much);
   arena_ = std::make_unique<nn::ParameterArena>(model(), DType::f32, compute_type_, device_,
                                                 shared_memory(tensors_));
   // Every rank starts from its own seed only in tests; whatever it started from, rank 0's weights
@@ -115,6 +119,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
     if (config.resume) data::truncate_after(log, "update", static_cast<double>(updates()));
     metrics_log_ = std::make_unique<data::JsonlWriter>(
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
+    saves_.emplace(config.output);
   }
   announce();
 }
@@ -161,7 +166,8 @@ bool Trainer::run() {
     if (!best) break;
     end_epoch(*best);
   }
-  if (position_.data.position > 0 || position_.validation_due) save_last();
+  if (position_.data.position > 0 || position_.validation_due) save_last(Save::leaving);
+  finish_saves();
   if (!main()) return !stop_.stopping();
   if (stop_.stopping())
     progress_.line(
@@ -170,10 +176,8 @@ bool Trainer::run() {
             : "stopped by " + stop_.reason() + " after update " + std::to_string(updates()) +
                   " of " + std::to_string(total_updates_) + ": saved in " + config_.output.dir +
                   "; the same command with --resume goes on");
-  if (n_saves_ > 0)
-    progress_.line(detail::join(n_saves_, " checkpoints took ", apps::brief(save_s_), " s, ",
-                                apps::brief(100 * save_s_ / (now_s() - run_begin_s_)),
-                                " % of the run"));
+  if (const std::string cost = saves_->summary(now_s() - run_begin_s_); !cost.empty())
+    progress_.line(cost);
   progress_.line("trained " + std::to_string(updates()) + " updates in " +
                  apps::duration_text(now_s() - run_begin_s_) +
                  (position_.best_epoch < 0
@@ -187,10 +191,11 @@ void Trainer::end_epoch(bool best) {
   position_.validation_due = false;
   position_.stopped_early =
       config_.train.patience > 0 && position_.epochs_without_best >= config_.train.patience;
-  if (best) save("best.h5");
-  if (position_.data.epoch % config_.output.checkpoint_epochs == 0 || finished() ||
-      stop_.stopping())
-    save_last();
+  const bool periodic = position_.data.epoch % config_.output.checkpoint_epochs == 0;
+  if (periodic || finished() || stop_.stopping())
+    save_last(periodic ? Save::periodic : Save::leaving, best);
+  else if (best)
+    save({"best.h5"});
   if (position_.stopped_early && main())
     progress_.line("no better validation loss for " + std::to_string(config_.train.patience) +
                    " epochs: the run ends");
@@ -200,7 +205,9 @@ void Trainer::train_epoch() {
   model().set_training(true);
   feed_->start(position_.data);
   const int64_t epoch = position_.data.epoch, n = plan_->sampler().options().n_samples;
-  while (position_.data.epoch == epoch && !finished() && !stop_.due()) {
+  while (position_.data.epoch == epoch && !finished() &&
+         !stop_.due(saves_ && saves_->needs_meeting())) {
+    if (stop_.called()) save_last(Save::periodic);
     // Whether the run ends here is known when all reports are in.
     if (config_.train.max_updates > 0 && updates_at_most() >= config_.train.max_updates) {
       take_all_reports();
@@ -216,7 +223,7 @@ void Trainer::train_epoch() {
     const int64_t every = config_.output.checkpoint_updates;
     if (every > 0 && position_.data.position > 0 && updates_at_most() % every == 0) {
       take_all_reports();  // it may have been skipped
-      if (updates() % every == 0) save_last();
+      if (updates() % every == 0) save_last(Save::periodic);
     }
   }
   take_all_reports();

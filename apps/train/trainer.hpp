@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/common/monitor.hpp"
 #include "apps/common/progress.hpp"
@@ -19,6 +21,7 @@
 #include "apps/train/feed.hpp"
 #include "apps/train/loss_log.hpp"
 #include "apps/train/run_record.hpp"
+#include "apps/train/run_saves.hpp"
 #include "apps/train/task.hpp"
 #include "comm/gradient_exchange.hpp"
 #include "core/collective.hpp"
@@ -83,8 +86,10 @@ class Trainer {
   std::optional<bool> validate();  // whether it is the best so far; nothing: told to stop
   void end_epoch(bool best);
   void share_statistics();
-  void save(const std::string& name);
-  void save_last() { save("last.h5"); }
+  enum class Save { periodic, leaving };
+  void save(std::vector<std::string> names);
+  void save_last(Save kind, bool best = false);
+  void finish_saves();
   void state(StateVisitor& visitor);
   void convolution_plans(StateVisitor& visitor) const;
   void extend(nn::Schedule& schedule, int64_t total, const std::string& settings) const;
@@ -125,8 +130,8 @@ class Trainer {
   apps::StragglerWatch stragglers_;
   double run_begin_s_ = 0;
   int64_t lr_ranks_ = 1;  // that the rule optim.scale_lr counts: those of the run's beginning
-  double save_s_ = 0;     // rank 0: spent on checkpoints, of which there were n_saves_
-  int64_t n_saves_ = 0;
+  std::optional<RunSaves> saves_;                              // rank 0
+  std::optional<std::pair<data::EpochPosition, bool>> saved_;  // last.h5: place, validation due
   bool file_has_plans_ = false;  // the checkpoint to resume from: convolution plans
 };
 

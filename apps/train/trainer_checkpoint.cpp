@@ -6,7 +6,7 @@
 #include "comm/watchdog.hpp"
 #include "core/log.hpp"
 #include "core/profile.hpp"
-#include "data/checkpoint.hpp"
+#include "data/run_checkpoints.hpp"
 #include "kernels/cuda/conv3d_settings.hpp"
 
 namespace bora::train {
@@ -88,29 +88,37 @@ void Trainer::extend(nn::Schedule& schedule, int64_t total, const std::string& s
              nn::learning_rate(schedule, updates()));
 }
 
-// The whole cost of a save: the other ranks wait for rank 0.  Row 160.
-void Trainer::save(const std::string& name) {
-  take_all_reports();
-  const LongSection section("saving " + name);
+// All ranks meet, so that they learn together of a save that failed; rank 0 then copies the state,
+// and a thread of its own does the rest.  Row 160: what this takes is what training waits.
+void Trainer::save(std::vector<std::string> names) {
   const double begin_s = now_s();
-  const auto visit = [&](StateVisitor& v) { state(v); };
-  ranks_.agree("saving " + name, [&] {
+  take_all_reports();
+  const LongSection section("saving");  // a slow disk makes a save wait for the one before it
+  ranks_.agree("saving a checkpoint", [&] {
     if (!main()) return;
-    if (name == "last.h5")
-      data::save_last_checkpoint(config_.output.dir, visit);
-    else
-      data::save_checkpoint(config_.output.dir + "/" + name, visit);
+    saves_->report(*metrics_log_, run_begin_s_);
+    saves_->save(
+        names, [&](StateVisitor& v) { state(v); }, {updates(), position_.data.epoch}, begin_s);
   });
-  if (!main()) return;
-  const double seconds = now_s() - begin_s;
-  save_s_ += seconds;
-  ++n_saves_;
-  metrics_log_->write({{"kind", std::string("checkpoint")},
-                       {"update", updates()},
-                       {"epoch", position_.data.epoch},
-                       {"file", name},
-                       {"save_s", seconds},
-                       {"seconds", now_s() - run_begin_s_}});
+}
+
+void Trainer::save_last(Save kind, bool best) {
+  const auto place = std::pair(position_.data, position_.validation_due);
+  if (kind == Save::leaving && !best && saved_ == place) return;
+  std::vector<std::string> names;
+  if (best) names.emplace_back(data::kBestCheckpoint);
+  names.emplace_back(data::kLastCheckpoint);
+  if (kind == Save::periodic && config_.output.keep > 0)
+    names.push_back(data::update_checkpoint(updates()));
+  save(std::move(names));
+  saved_ = place;
+}
+
+void Trainer::finish_saves() {
+  const LongSection section("finishing the saves");
+  ranks_.agree("saving a checkpoint", [&] {
+    if (main()) saves_->finish(*metrics_log_, run_begin_s_);
+  });
 }
 
 void Trainer::resume() {

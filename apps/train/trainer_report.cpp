@@ -97,7 +97,8 @@ std::optional<bool> Trainer::validate() {
   bool told = false;  // to stop; other ranks may be through by then
   ranks_.agree("validation", [&] {
     for (const data::Slot& slot : sampler.slots({})) {
-      told = apps::stop_signal() != 0;
+      // A save that failed ends the run: the ranks hear of it where they save.
+      told = apps::stop_signal() != 0 || (saves_ && saves_->failed());
       if (told) return;
       const data::Batch batch =
           data::collate({data::read_sample(*cases, slot.index, data::WindowChoice::centred())});

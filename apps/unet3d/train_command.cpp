@@ -31,19 +31,24 @@ auto with_memory_advice(const Config& config, Body&& body) {
 
 }  // namespace
 
-int train_command(MpiSession& session, const std::vector<std::string>& args) {
+int train_command(MpiSession& session, const std::vector<std::string>& all_args) {
   Config config;
+  std::vector<std::string> args = all_args;
+  const train::RunMode mode = train::take_dry_run(args);
   const ConfigArgs given = config_parse_args(
       config, "unet3d train", args,
-      {.about = "Trains a 3-D U-Net that maps building masks to wind speed.", .positionals = {}});
+      {.about = "Trains a 3-D U-Net that maps building masks to wind speed.\n\nWith the switch "
+                "--dry-run it only checks settings, data and output folder, prints the plan and "
+                "says whether it will fit into memory (docs/dry-run.md); exit code 2 if not.",
+       .positionals = {}});
   if (!given.help.empty()) {
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
   return with_memory_advice(config, [&] {
-    return train::run_task(session, config, config_text(config), [&](Collective& ranks) {
-      return std::make_unique<WindTask>(config, ranks);
-    });
+    return train::run_task(
+        session, config, config_text(config),
+        [&](Collective& ranks) { return std::make_unique<WindTask>(config, ranks); }, mode);
   });
 }
 

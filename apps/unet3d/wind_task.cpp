@@ -7,6 +7,7 @@
 #include "apps/unet3d/deep_supervision.hpp"
 #include "apps/unet3d/loss.hpp"
 #include "apps/unet3d/setup.hpp"
+#include "data/window.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -98,6 +99,32 @@ void WindTask::refuse_change(const std::string& line) const {
 
 std::string WindTask::why_not_captured() const {
   return config().model.dropout > 0 ? "since dropout draws other numbers each time" : "";
+}
+
+int64_t WindTask::smallest_extent() const {
+  // A batch norm wants more values than one where the network is narrowest.
+  const bool batch = config().model.norm == "batch" || config().model.norm == "sync_batch";
+  return model_->min_extent() * (batch ? 2 : 1);
+}
+
+Dims3 WindTask::largest_extents() const {
+  const data::WindDataset& all = cases_->all();
+  Dims3 largest;
+  for (int64_t i = 0; i < all.size(); ++i) {
+    const Dims3 shape = data::window_shape(all.at(i).grid, all.config().shape);
+    if (shape.count() > largest.count()) largest = shape;
+  }
+  return largest;
+}
+
+std::vector<std::string> WindTask::ways_to_less_memory() const {
+  std::vector<std::string> ways;
+  if (!config().model.recompute)
+    ways.push_back("model.recompute=true (blocks run twice: about a third more time)");
+  ways.push_back("a smaller data.shape: memory goes by its cells");
+  ways.push_back(detail::join("a smaller model.base than ", config().model.base,
+                              ": activations go by it, weights by its square"));
+  return ways;
 }
 
 std::vector<std::string> WindTask::describe() const {

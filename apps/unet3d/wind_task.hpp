@@ -36,6 +36,9 @@ class WindTask final : public train::ConfiguredTask<Config> {
   void set_collective(Collective* ranks) override { model_->set_collective(ranks); }
   void state(StateVisitor& visitor) override;
   std::string why_not_captured() const override;
+  int64_t smallest_extent() const override;
+  Dims3 largest_extents() const override;
+  std::vector<std::string> ways_to_less_memory() const override;
   std::vector<std::string> describe() const override;
   std::vector<std::string> warnings(int n_ranks) const override;
 

@@ -87,6 +87,14 @@ std::string device_uuid(int index) {
   return text;
 }
 
+int64_t free_device_memory(int index) {
+  static_cast<void>(properties_of(index));  // refuses a device that is not there
+  const DeviceGuard guard(index);
+  size_t free = 0, total = 0;
+  BORA_RUNTIME(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(free);
+}
+
 int runtime_version() {
   int version = 0;
   BORA_RUNTIME(cudaRuntimeGetVersion(&version));

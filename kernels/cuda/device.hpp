@@ -22,6 +22,9 @@ std::string device_description(int index);
 /// "GPU-" and the device's 16 bytes as nvidia-smi writes them: equal for the same device only,
 /// whatever the numbering.  Throws Error as above.
 std::string device_uuid(int index);
+/// Bytes of the device's memory that nobody has taken, this process included; -1 for the emulated
+/// one, which is host memory.  Throws Error as above.
+int64_t free_device_memory(int index);
 /// The CUDA version this binary was built with, and the newest one that the driver supports (0
 /// without a driver), as 1000 * major + 10 * minor; 0 in a build without CUDA.
 int runtime_version();

@@ -24,6 +24,10 @@ std::string device_uuid(int index) {
   check(index);
   return "GPU-00000000-0000-0000-0000-000000000000";
 }
+int64_t free_device_memory(int index) {
+  check(index);
+  return -1;
+}
 int runtime_version() { return 0; }
 int driver_version() { return 0; }
 std::string versions_text() { return "emulated CUDA"; }

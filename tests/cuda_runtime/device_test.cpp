@@ -31,6 +31,7 @@ TEST_F(DeviceTest, AreCountedAndDescribed) {
   EXPECT_EQ(device_description(1), "double of a device, 141 GiB, 132 SMs, sm_90");
   EXPECT_NE(device_uuid(0), device_uuid(1));
   EXPECT_EQ(device_uuid(0).size(), 40u);
+  EXPECT_EQ(free_device_memory(0), int64_t{120} << 20);  // the double's answer
   EXPECT_THAT(versions_text(), HasSubstr("driver for"));
   EXPECT_FALSE(is_emulated());
   EXPECT_THAT([] { device_description(2); },

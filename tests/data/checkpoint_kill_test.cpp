@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,38 +14,20 @@
 
 #include "core/rng.hpp"
 #include "data/atomic_file.hpp"
-#include "data/checkpoint.hpp"
+#include "data/run_checkpoints.hpp"
 #include "tests/data/pipeline_support.hpp"
+#include "tests/data/small_disk.hpp"
 
 namespace bora::data {
 namespace {
 
 using test::message_of;
 using test::read_file;
+using test::SmallDisk;
 using test::TempFolder;
 using test::write_file;
 using testing::AllOf;
 using testing::HasSubstr;
-
-/// Limits the size of files that this process can write, as a full disk does, while it lives.
-class SmallDisk {
- public:
-  explicit SmallDisk(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &old_);
-    rlimit now = old_;
-    now.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &now);
-    handler_ = ::signal(SIGXFSZ, SIG_IGN);
-  }
-  ~SmallDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    ::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit old_{};
-  void (*handler_)(int) = nullptr;
-};
 
 void save_number(const std::string& path, int64_t number, int64_t n = 1000) {
   Tensor w = Tensor::full({n}, static_cast<double>(number), DType::i64);
@@ -59,8 +40,12 @@ int64_t load_number(const std::string& path, int64_t n = 1000) {
   return w.data<int64_t>()[n - 1];
 }
 
-TEST(CheckpointKill, LeavesAWholeFileAtAnyMoment) {
+/// By the thread that calls, or by a CheckpointSaver's.
+class CheckpointKillOf : public testing::TestWithParam<const char*> {};
+
+TEST_P(CheckpointKillOf, LeavesAWholeFileAtAnyMoment) {
   const TempFolder folder;
+  const bool by_thread = std::string(GetParam()) == "thread";
   const std::string log = folder.file("errors");
   int64_t newest = 0;
   for (uint64_t round = 0; round < 10; ++round) {
@@ -68,7 +53,8 @@ TEST(CheckpointKill, LeavesAWholeFileAtAnyMoment) {
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
     std::string folder_arg = folder.path();
-    char* argv[] = {const_cast<char*>(BORA_CHECKPOINT_SAVER), folder_arg.data(), nullptr};
+    char* argv[] = {const_cast<char*>(BORA_CHECKPOINT_SAVER), folder_arg.data(),
+                    const_cast<char*>(GetParam()), nullptr};
     pid_t child = 0;
     ASSERT_EQ(::posix_spawn(&child, BORA_CHECKPOINT_SAVER, &files, nullptr, argv, environ), 0);
     posix_spawn_file_actions_destroy(&files);
@@ -93,9 +79,16 @@ TEST(CheckpointKill, LeavesAWholeFileAtAnyMoment) {
       v.tensor("w", w);
     });
     for (const int64_t x : w.to_vector<int64_t>()) ASSERT_EQ(x, newest);
+    // Every other file is whole too, and rubbish is of the writer just killed.
+    for (const std::string& name : checkpoints_in(folder.path()))
+      verify_checkpoint(folder.file(name));
+    EXPECT_LE(folder.n_files(), by_thread ? 2 + 3 + 1 + 1 + 1 : 2 + 1 + 1 + 1)
+        << "last, previous, kept, one not retired yet, temporary, log";
   }
   EXPECT_GE(newest, 1);
 }
+INSTANTIATE_TEST_SUITE_P(Writers, CheckpointKillOf, testing::Values("call", "thread"),
+                         [](const auto& which) { return std::string(which.param); });
 
 TEST(CheckpointKill, FullDiskLeavesTheOldFileAndNoRubbish) {
   const TempFolder folder;

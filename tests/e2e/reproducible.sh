@@ -14,7 +14,7 @@ train() {  # train RANKS DIR ARGS...
 }
 
 # The log without what depends on the clock.
-numbers() { sed -E 's/"(samples_per_s|step_s|data_wait_share|comm_wait_share|slowest_rank|slowest_rank_s|median_rank_s|save_s|seconds)":[^,}]*//g' "$1/metrics.jsonl"; }
+numbers() { sed -E '/"kind":"checkpoint"/d; s/"(samples_per_s|step_s|data_wait_share|comm_wait_share|slowest_rank|slowest_rank_s|median_rank_s|save_s|seconds)":[^,}]*//g' "$1/metrics.jsonl"; }
 
 same() {  # same DIR DIR
   "$bin/compare_checkpoints" "$1/last.h5" "$2/last.h5" training.world_size || fail "$2: not the bits of $1"

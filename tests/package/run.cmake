@@ -72,6 +72,8 @@ if(EXAMPLE)
   # Two updates of two samples and a validation, twice; 2 samples an update on one rank and on two.
   set(run "${balls}" --extent=12 --cases=4 --width=4 --train.epochs=2 --output.log_every=1 --comm.all_reduce=reproducible)
   set(two ${MPIEXEC} -n 2)
+  step("look before training" ${two} ${run} --dry-run "--output.dir=${WORK}/runs/one")
+  wants("--dry-run" "${step_output}" "verdict: fits")
   step("train on one rank" ${run} --train.batch=2 "--output.dir=${WORK}/runs/one")
   step("train on two" ${two} ${run} "--output.dir=${WORK}/runs/two")
   step("stop after three updates" ${two} ${run} --train.max_updates=3 "--output.dir=${WORK}/runs/resumed")

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/train/run_saves.hpp"
+
+#include <limits>
+
+#include "apps/common/text.hpp"
+#include "core/profile.hpp"
+
+namespace bora::train {
+
+namespace {
+
+/// What went wrong, and that it is not the end of the world.
+template <class Body>
+decltype(auto) with_consolation(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    throw Error(std::string(e.what()) +
+                "; the files before it remain, and the same command with --resume goes on from "
+                "them");
+  }
+}
+
+}  // namespace
+
+RunSaves::RunSaves(const OutputConfig& output)
+    : every_s_(output.checkpoint_minutes > 0 ? 60 * output.checkpoint_minutes
+                                             : std::numeric_limits<double>::infinity()),
+      last_s_(now_s()),
+      saver_({.folder = output.dir, .keep = output.keep}) {}
+
+void RunSaves::save(const std::vector<std::string>& names, const data::StateFunction& state,
+                    Point point, double begin_s) {
+  const int64_t ticket = with_consolation([&] { return saver_.save(names, state); });
+  last_s_ = now_s();
+  saves_[ticket] = {point, last_s_ - begin_s, names.size()};
+  wait_s_ += last_s_ - begin_s;
+  ++n_saves_;
+}
+
+bool RunSaves::needs_meeting() const { return saver_.failed() || now_s() - last_s_ >= every_s_; }
+
+void RunSaves::report(data::JsonlWriter& log, double run_begin_s) {
+  write_rows(with_consolation([&] { return saver_.poll(); }), log, run_begin_s);
+}
+
+void RunSaves::finish(data::JsonlWriter& log, double run_begin_s) {
+  const double begin_s = now_s();
+  const auto saved = with_consolation([&] { return saver_.finish(); });
+  wait_s_ += now_s() - begin_s;
+  write_rows(saved, log, run_begin_s);
+}
+
+void RunSaves::write_rows(const std::vector<data::CheckpointSaver::Saved>& saved,
+                          data::JsonlWriter& log, double run_begin_s) {
+  for (const data::CheckpointSaver::Saved& file : saved) {
+    Save& save = saves_.at(file.ticket);
+    log.write({{"kind", std::string("checkpoint")},
+               {"update", save.point.update},
+               {"epoch", save.point.epoch},
+               {"file", file.name},
+               {"save_s", save.wait_s},
+               {"write_s", file.write_s},
+               {"bytes", file.bytes},
+               {"skipped", file.replaced},
+               {"seconds", now_s() - run_begin_s}});
+    if (--save.n_files == 0) saves_.erase(file.ticket);
+    write_s_ += file.write_s;
+    ++(file.replaced ? n_skipped_ : n_files_);
+  }
+}
+
+std::string RunSaves::summary(double run_s) const {
+  if (n_saves_ == 0) return {};
+  return detail::join(n_saves_, n_saves_ == 1 ? " save: " : " saves: ", "training waited ",
+                      apps::brief(wait_s_), " s for them, ", apps::brief(100 * wait_s_ / run_s),
+                      " % of the run; their ", n_files_, n_files_ == 1 ? " file" : " files",
+                      " took a thread ", apps::brief(write_s_), " s",
+                      n_skipped_ > 0 ? detail::join("; ", n_skipped_,
+                                                    " came too soon after others "
+                                                    "and were left out")
+                                     : std::string());
+}
+
+}  // namespace bora::train

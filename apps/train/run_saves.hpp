@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// RunSaves: the checkpoints of a run on the rank that writes them, and what they cost.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "apps/train/config.hpp"
+#include "data/checkpoint_saver.hpp"
+#include "data/jsonl.hpp"
+
+namespace bora::train {
+
+/// Rank 0's: saves are written by a thread while training goes on.  All ranks must learn together
+/// that a save failed or is due by the clock: needs_meeting() says when.
+class RunSaves {
+ public:
+  explicit RunSaves(const OutputConfig& output);
+
+  /// What the saves are made for.
+  struct Point {
+    int64_t update, epoch;
+  };
+  /// Copies the state and has it written under `names`; begins the minutes anew.  `waits_s`: what
+  /// training has waited for this save already.  Throws what an earlier one failed with.
+  void save(const std::vector<std::string>& names, const data::StateFunction& state, Point point,
+            double begin_s);
+
+  /// Whether output.checkpoint_minutes have gone by since the last save, or one has failed.
+  bool needs_meeting() const;
+  bool failed() const { return saver_.failed(); }
+
+  /// Writes a row for each file that was finished since the last call, or skipped for a newer one.
+  /// Throws what failed.
+  void report(data::JsonlWriter& log, double run_begin_s);
+  /// Waits until all is written, then as report().
+  void finish(data::JsonlWriter& log, double run_begin_s);
+  /// "3 checkpoints: training waited 0.04 s for them, 0.1 % of the run; ..." or nothing.
+  std::string summary(double run_s) const;
+
+ private:
+  void write_rows(const std::vector<data::CheckpointSaver::Saved>& saved, data::JsonlWriter& log,
+                  double run_begin_s);
+
+  double every_s_;  // infinity: never
+  double last_s_;   // when the last save began
+  struct Save {
+    Point point;
+    double wait_s;
+    size_t n_files;  // not reported yet
+  };
+  std::map<int64_t, Save> saves_;  // by ticket
+  int64_t n_saves_ = 0, n_files_ = 0, n_skipped_ = 0;
+  double wait_s_ = 0, write_s_ = 0;
+  data::CheckpointSaver saver_;
+};
+
+}  // namespace bora::train
