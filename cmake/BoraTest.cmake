@@ -106,11 +106,12 @@ endforeach()
 endfunction()
 
 # bora_command_test(<name> COMMAND <program> <arg>... [RANKS] [LABELS <label>...] [TIMEOUT <seconds>]
-#                   [PROCESSORS <n>])
+#                   [PROCESSORS <n>] [SKIP_CODE <n>])
 # One ctest that runs any command from the repository's root, for end-to-end tests. With RANKS the
-# command may call mpirun: it gets the multi-rank environment and the label `ranks`.
+# command may call mpirun: it gets the multi-rank environment and the label `ranks`. A command that ends
+# with SKIP_CODE says that it wants something that is not here: the test counts as skipped.
 function(bora_command_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "RANKS" "TIMEOUT;PROCESSORS" "COMMAND;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "RANKS" "TIMEOUT;PROCESSORS;SKIP_CODE" "COMMAND;LABELS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_COMMAND)
     message(FATAL_ERROR "bora_command_test(${name}): wants COMMAND; not understood: "
                         "'${arg_UNPARSED_ARGUMENTS}'")
@@ -135,4 +136,7 @@ function(bora_command_test name)
   add_test(NAME ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" COMMAND ${arg_COMMAND})
   set_tests_properties(${name} PROPERTIES LABELS "${labels}"
     TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS} ENVIRONMENT "${env}")
+  if(DEFINED arg_SKIP_CODE)
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE ${arg_SKIP_CODE})
+  endif()
 endfunction()

@@ -55,10 +55,11 @@ Batch collate(const std::vector<Sample>& samples, std::vector<double> weights) {
 
 Loader<Sample>::Read sample_reader(const Dataset& dataset, Reading reading, uint64_t seed) {
   return [&dataset, reading, seed](const Slot& slot) {
-    if (reading == Reading::centred) return dataset.read(slot.index, WindowChoice::centred());
+    if (reading == Reading::centred)
+      return read_sample(dataset, slot.index, WindowChoice::centred());
     const RngKey key{seed, rng_stream("augment", static_cast<uint64_t>(slot.epoch),
                                       static_cast<uint64_t>(slot.index))};
-    return dataset.read(slot.index, WindowChoice::random(key));
+    return read_sample(dataset, slot.index, WindowChoice::random(key));
   };
 }
 

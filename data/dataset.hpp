@@ -19,21 +19,23 @@ struct Scaling {
   double sigma = 1;
 };
 
-/// One case, or a window of it, on the CPU, without a batch axis.  Axes (D, H, W) = (x, y, z).
+/// One case, or a window of it, on the CPU, without a batch axis.  Axes (D, H, W) = (x, y, z).  A
+/// data set fills input and target; the rest has defaults that read_sample() makes.
 struct Sample {
-  Tensor input;   ///< (X, Y, Z, C) f32: building mask (-1 building and padding, 1 open)
+  Tensor input;   ///< (X, Y, Z, C) f32.  Wind: building mask (-1 building and padding, 1 open)
                   ///< [, sin, cos of the wind angle]
-  Tensor target;  ///< (X, Y, Z, 1) f32, normalised by `scaling`; 0 in padding
-  Tensor region;  ///< (X, Y, Z) u8: 1 = open and valid, 0 = building, padding or missing.  The
-                  ///< cells that losses, metrics and statistics count
+  Tensor target;  ///< what the loss compares with.  Wind: (X, Y, Z, 1) f32, normalised by
+                  ///< `scaling`; 0 in padding
+  Tensor region;  ///< (X, Y, Z) u8: 1 = a cell that losses, metrics and statistics count (wind:
+                  ///< open and valid, no building, padding or missing value).  Undefined: all count
   Tensor valid;   ///< (X, Y, Z) u8: 1 = a cell of the file with a value (buildings too), for region
-                  ///< = all
-  Scaling scaling;  ///< of the target
-  Window window;    ///< where it lies in the file's grid
-  std::string name;
+                  ///< = all.  Undefined: all are
+  Scaling scaling;   ///< of the target
+  Window window;     ///< where it lies in the file's grid
+  std::string name;  ///< empty: the data set's
   double angle_deg =
-      0;              ///< as in the name, mirrored and turned with the field; NaN: no angle known
-  int64_t index = 0;  ///< in the dataset
+      0;               ///< as in the name, mirrored and turned with the field; NaN: no angle known
+  int64_t index = -1;  ///< in the dataset; below 0: the one it was asked for by
 };
 
 /// Which window of a case, and whether it is varied.
@@ -55,14 +57,20 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  /// Reads one case from its file.  Throws Error naming the file and the reason.
+  /// Reads one case from its file, or makes it.  Throws Error naming the file and the reason.
   virtual Sample read(int64_t index, const WindowChoice& choice) const = 0;
-  virtual std::string name(int64_t index) const = 0;
+  /// For messages and tables.
+  virtual std::string name(int64_t index) const { return "sample " + std::to_string(index); }
   /// Cases of one group (one city, one patient) must stay on one side of a split.
   virtual std::string group(int64_t index) const { return name(index); }
-  /// Channels of the input.
-  virtual int64_t n_channels() const = 0;
+  /// Channels of the input; unless overridden, those of the first case.
+  virtual int64_t n_channels() const;
 };
+
+/// Reads a case and fills in what the data set left open: name, index, and masks of ones over the
+/// input's cells.  Throws Error naming the sample for an input or target that is undefined or not
+/// on the CPU, an input without axes, and masks of another shape than the input's cells.
+Sample read_sample(const Dataset& dataset, int64_t index, const WindowChoice& choice);
 
 /// Some cases of another dataset, which must live longer.  Sample::index stays that of the other.
 class Subset : public Dataset {

@@ -57,7 +57,8 @@ Looked look_at_samples(const Task& task, Collective& ranks) {
     const double begin_s = now_s();
     for (int64_t i = ranks.rank(); i < std::max<int64_t>(cases.size(), ranks.rank() + 1);
          i += ranks.size()) {
-      data::Sample sample = cases.read(i % cases.size(), data::WindowChoice::centred());
+      data::Sample sample =
+          data::read_sample(cases, i % cases.size(), data::WindowChoice::centred());
       ++looked.n_looked;
       if (!looked.largest.region.defined() || sample.region.numel() > looked.largest.region.numel())
         looked.largest = std::move(sample);

@@ -41,7 +41,7 @@ BatchFeed::BatchFeed(const data::Dataset& training, const apps::WindowPlan& plan
 data::Sample BatchFeed::read(const data::Slot& slot) const {
   const RngKey key{seed_, rng_stream("augment", static_cast<uint64_t>(slot.epoch),
                                      static_cast<uint64_t>(slot.index))};
-  return training_.read(slot.index, data::WindowChoice::random(key));
+  return data::read_sample(training_, slot.index, data::WindowChoice::random(key));
 }
 
 void BatchFeed::start(data::EpochPosition from) {

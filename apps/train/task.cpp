@@ -1,7 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/task.hpp"
 
+#include "nn/layers/norm.hpp"
+
 namespace bora::train {
+namespace {
+
+/// Gives the ranks to each synchronised batch norm.
+class RanksGiver final : public nn::Visitor {
+ public:
+  explicit RanksGiver(Collective* ranks) : ranks_(ranks) {}
+  void parameter(std::string_view, nn::Parameter&) override {}
+  void give(nn::Module& module) {
+    enter(module);
+    module.visit(*this);
+  }
+
+ private:
+  void enter(nn::Module& module) override {
+    auto* norm = dynamic_cast<nn::Norm*>(&module);
+    if (norm != nullptr && norm->kind() == nn::NormKind::sync_batch) norm->set_collective(ranks_);
+  }
+  Collective* ranks_;
+};
+
+}  // namespace
+
+void Task::set_collective(Collective* ranks) { RanksGiver(ranks).give(model()); }
 
 Validated Task::validate(const data::Batch& batch, Device device) {
   data::Batch here = batch;

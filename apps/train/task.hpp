@@ -104,8 +104,9 @@ class Task {
     return {};
   }
 
-  /// The group for statistics over all ranks (sync_batch); called before the first forward.
-  virtual void set_collective(Collective* ranks) { static_cast<void>(ranks); }
+  /// The group for statistics over all ranks (sync_batch); called before the first forward.  Unless
+  /// overridden: every synchronised batch norm in the network gets it.
+  virtual void set_collective(Collective* ranks);
   /// What a checkpoint keeps beside the network and the run: a normalisation, say.  Loading must
   /// refuse what would change the meaning of the weights.
   virtual void state(StateVisitor& visitor) { static_cast<void>(visitor); }

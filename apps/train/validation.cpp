@@ -29,7 +29,7 @@ Validation::Validation(Task& task, const data::Dataset& cases, const LoaderConfi
       loader_(
           {.n_threads = loader.threads, .queue_depth = loader.queue},
           [this](const data::Slot& slot) {
-            return cases_.read(slot.index, data::WindowChoice::centred());
+            return data::read_sample(cases_, slot.index, data::WindowChoice::centred());
           },
           [this](int64_t index) { return cases_.name(index); }) {}
 

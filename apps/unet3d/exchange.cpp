@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 
+#include "apps/unet3d/model.hpp"
 #include "data/permute.hpp"
 
 namespace bora::unet3d {
@@ -33,6 +34,7 @@ std::string torch_name(const std::string& name) {
 std::vector<Slot> slots_of(nn::Module& module) {
   std::vector<Slot> slots;
   for (const auto& [name, p] : nn::named_parameters(module)) {
+    if (UNet3d::is_deep_head(name)) continue;
     BORA_CHECK(p->value.defined(), "exchange of weights: parameter '", name, "' has no memory");
     const bool conv = p->axes == "O,kD,kH,kW,I" || p->axes == "I,kD,kH,kW,O";
     BORA_CHECK(conv || p->shape.rank() <= 2, "exchange of weights: parameter '", name,

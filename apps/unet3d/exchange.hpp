@@ -7,6 +7,8 @@
 //   transposed conv weight  (I, kD, kH, kW, O)  (I, O, kD, kH, kW)
 //   norm gamma, beta        (C)                 weight, bias
 //   everything else         the same
+//
+// Heads that only training uses (UNet3d::is_deep_head) stay here: neither written nor wanted.
 #pragma once
 
 #include <string>

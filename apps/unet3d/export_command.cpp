@@ -4,6 +4,7 @@
 
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/exchange.hpp"
+#include "apps/unet3d/onnx_export.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "apps/unet3d/start_state.hpp"
 #include "comm/communicator.hpp"
@@ -14,15 +15,91 @@ namespace {
 
 struct ExportConfig {
   std::string checkpoint;
-  std::string output = "model.safetensors";
+  std::string output;
+  std::string format = "auto";
+  std::string weights = "auto";
+  bool physical = false;
   bool overwrite = false;
   static constexpr auto fields() {
     return std::tuple{
         field("checkpoint", &ExportConfig::checkpoint, "the network: best.h5 or last.h5 of a run"),
-        field("output", &ExportConfig::output, "the file to write"),
+        field("output", &ExportConfig::output,
+              "the file to write; empty: model.safetensors or model.onnx"),
+        field("format", &ExportConfig::format,
+              "safetensors: weights, which come back by import; onnx: the whole network, for other "
+              "programs; auto: onnx if the output's name ends in .onnx",
+              one_of("auto", "safetensors", "onnx")),
+        field("weights", &ExportConfig::weights,
+              "model: those that training works with; ema: their average (train.ema); auto: the "
+              "average where the checkpoint has one",
+              one_of("auto", "model", "ema")),
+        field("physical", &ExportConfig::physical,
+              "onnx: the network gives m/s, and 0 in buildings, instead of units of sigma"),
         field("overwrite", &ExportConfig::overwrite, "replace the file if there is one")};
   }
 };
+
+/// Settles format and output; throws UsageError where they contradict each other.
+void settle(ExportConfig& c) {
+  if (c.checkpoint.empty())
+    throw UsageError("export: --checkpoint=FILE is wanted (best.h5 of a run)");
+  if (c.format == "auto") c.format = c.output.ends_with(".onnx") ? "onnx" : "safetensors";
+  if (c.output.empty()) c.output = "model." + c.format;
+  for (const std::string other : {"safetensors", "onnx"})
+    if (other != c.format && c.output.ends_with("." + other))
+      throw UsageError("export: --output=" + c.output + " with --format=" + c.format +
+                       ": the name ends as a file of " + other);
+  if (c.physical && c.format != "onnx")
+    throw UsageError("export: --physical is for --format=onnx; a safetensors file holds weights");
+}
+
+void check_files(const ExportConfig& c) {
+  for (const std::string& path : {c.output, onnx::data_path(c.output)}) {
+    if (path != c.output && c.format != "onnx") continue;
+    std::error_code none;
+    if (std::filesystem::equivalent(c.checkpoint, path, none))
+      throw UsageError("export: the output " + path + " is the checkpoint itself");
+    if (!c.overwrite && std::filesystem::exists(path))
+      throw UsageError("export: " + path + " exists already; --overwrite replaces it");
+  }
+}
+
+const char* name_of(Weights weights) { return weights == Weights::ema ? "ema" : "model"; }
+
+/// Those that leave: without heads that only training uses.
+int64_t exported_parameters(UNet3d& model) {
+  int64_t n = 0;
+  for (const auto& [name, parameter] : nn::named_parameters(model))
+    if (!UNet3d::is_deep_head(name)) n += parameter->shape.numel();
+  return n;
+}
+
+/// What was written, for the log.
+std::string export_weights(const ExportConfig& c, const TrainedModel& trained,
+                           const StartState& state) {
+  const std::vector<data::NamedTensor> tensors = torch_tensors(*trained.model);
+  data::TextMap texts = metadata_of(state);
+  texts["bora.weights"] = name_of(trained.weights);
+  data::write_safetensors(c.output, tensors, texts);
+  return detail::join(tensors.size(), " tensors, ", exported_parameters(*trained.model),
+                      " parameters, to ", c.output);
+}
+
+std::string export_network(const ExportConfig& c, const TrainedModel& trained,
+                           const StartState& state) {
+  if (c.physical && trained.normaliser.mode() == data::NormMode::per_sample)
+    throw UsageError("export: --physical: " + c.checkpoint +
+                     " was trained with per_sample normalisation, so a field without its truth "
+                     "has no scale in m/s; train with data.normalisation=global");
+  const OnnxUnits units = c.physical ? OnnxUnits::physical : OnnxUnits::normalised;
+  onnx::Model network = onnx_model(*trained.model, units, trained.normaliser.scaling());
+  describe(network, state, units);
+  network.metadata["bora.weights"] = name_of(trained.weights);
+  const bool apart = onnx::write(c.output, network);
+  return detail::join(network.nodes.size(), " operations of ONNX's set ", network.opset, ", ",
+                      exported_parameters(*trained.model), " parameters, to ", c.output,
+                      apart ? " and, with the weights, " + onnx::data_path(c.output) : "");
+}
 
 }  // namespace
 
@@ -30,29 +107,26 @@ int export_command(MpiSession& session, const std::vector<std::string>& args) {
   ExportConfig config;
   const ConfigArgs given = config_parse_args(
       config, "unet3d export", args,
-      {.about = "Writes the weights of a checkpoint as safetensors, with the names and layouts of "
-                "the same network in PyTorch (docs/exchanging-weights.md).",
+      {.about = "Writes the network of a checkpoint for other programs: its weights as "
+                "safetensors, with the names and layouts of the same network in PyTorch, or the "
+                "whole of it as ONNX (docs/exchanging-weights.md).",
        .positionals = {}});
   if (!given.help.empty()) {
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
-  if (config.checkpoint.empty())
-    throw UsageError("export: --checkpoint=FILE is wanted (best.h5 of a run)");
+  settle(config);
   const std::unique_ptr<Collective> ranks = make_communicator(session);
   ranks->agree("exporting " + config.checkpoint, [&] {
     if (session.rank() != 0) return;
-    std::error_code none;
-    if (std::filesystem::equivalent(config.checkpoint, config.output, none))
-      throw UsageError("export: the output " + config.output + " is the checkpoint itself");
-    if (!config.overwrite && std::filesystem::exists(config.output))
-      throw UsageError("export: " + config.output + " exists already; --overwrite replaces it");
-    const TrainedModel trained = load_trained(config.checkpoint);
-    const std::vector<data::NamedTensor> tensors = torch_tensors(*trained.model);
-    data::write_safetensors(config.output, tensors,
-                            metadata_of(start_state_of_checkpoint(config.checkpoint)));
-    log_info("exported ", config.checkpoint, " (", trained.updates, " updates): ", tensors.size(),
-             " tensors, ", nn::parameter_count(*trained.model), " parameters, to ", config.output);
+    check_files(config);
+    const TrainedModel trained =
+        load_trained(config.checkpoint, cpu(), weights_from(config.weights));
+    const StartState state = start_state_of_checkpoint(config.checkpoint);
+    const std::string what = config.format == "onnx" ? export_network(config, trained, state)
+                                                     : export_weights(config, trained, state);
+    log_info("exported ", config.checkpoint, " (", trained.updates, " updates",
+             trained.weights == Weights::ema ? ", the average of the weights" : "", "): ", what);
   });
   return 0;
 }

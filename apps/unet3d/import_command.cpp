@@ -80,6 +80,7 @@ int import_command(MpiSession& session, const std::vector<std::string>& args) {
     const std::string kept = adopt_statistics(state, file);
     const std::unique_ptr<UNet3d> model = make_model(state.config, state.in_channels);
     nn::ParameterArena arena(*model, DType::f32);
+    nn::initialise(*model, state.config.train.seed);  // what no file has: heads of deep supervision
     for (const std::string& note : load_torch_tensors(file, *model))
       log_info(config.weights, ": ", note);
     if (!kept.empty()) log_info(kept);

@@ -18,7 +18,7 @@ constexpr const char* kUsage =
     "  train      train a 3-D U-Net on wind cases; --resume goes on from the last checkpoint\n"
     "  evaluate   score a checkpoint on cases it never saw, beside trivial predictors\n"
     "  predict    wind field from a building mask, to NetCDF, with a picture on request\n"
-    "  export     weights of a checkpoint as safetensors, as PyTorch's module has them\n"
+    "  export     a checkpoint's weights as safetensors, or its network as ONNX\n"
     "  import     a checkpoint of such weights\n"
     "  report     the page of a run, made again from its folder\n"
     "  diagnose   what a job finds where it runs: hosts, network, memory, data\n"

@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <string_view>
 
-#include "apps/common/device_choice.hpp"
-#include "apps/common/place.hpp"
-#include "apps/common/same_settings.hpp"
-#include "apps/common/stop.hpp"
-#include "apps/common/threads.hpp"
-#include "apps/train/dry_run.hpp"
-#include "apps/train/parallel.hpp"
+#include "apps/train/run.hpp"
 #include "apps/unet3d/commands.hpp"
-#include "apps/unet3d/trainer.hpp"
-#include "core/build_info.hpp"
-#include "core/log.hpp"
+#include "apps/unet3d/wind_task.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -39,38 +29,12 @@ auto with_memory_advice(const Config& config, Body&& body) {
   }
 }
 
-/// Takes "--dry-run" out of the arguments; whether it was there.  A switch and no setting: it is
-/// no part of the run that the settings describe.
-bool take_dry_run(std::vector<std::string>& args) {
-  const auto mark = std::find(args.begin(), args.end(), "--");
-  const auto found = std::find(args.begin(), mark, "--dry-run");
-  if (found == mark) return false;
-  args.erase(found);
-  return true;
-}
-
-/// Prints the plan; 2 where the run cannot work.
-int forecast(const Config& config, Collective& ranks, const train::ComputePlace& place) {
-  train::DryRun plan;
-  try {
-    plan = train::dry_run([&] { return std::make_unique<WindTask>(config, ranks); }, config, ranks,
-                          place);
-  } catch (const Error& e) {
-    throw UsageError(detail::join("dry run: this run would not begin: ", e.what()));
-  }
-  if (ranks.rank() == 0) {
-    for (const std::string& line : plan.lines) std::printf("%s\n", line.c_str());
-    std::fflush(stdout);
-  }
-  return plan.verdict == train::Verdict::does_not_fit ? 2 : 0;
-}
-
 }  // namespace
 
 int train_command(MpiSession& session, const std::vector<std::string>& all_args) {
   Config config;
   std::vector<std::string> args = all_args;
-  const bool dry = take_dry_run(args);
+  const train::RunMode mode = train::take_dry_run(args);
   const ConfigArgs given = config_parse_args(
       config, "unet3d train", args,
       {.about = "Trains a 3-D U-Net that maps building masks to wind speed.\n\nWith the switch "
@@ -81,27 +45,10 @@ int train_command(MpiSession& session, const std::vector<std::string>& all_args)
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
-  const int threads = apps::set_compute_threads(session.local_size());
-  const std::unique_ptr<Collective> ranks =
-      make_communicator(session, train::communicator_options(config.comm));
-  if (session.rank() == 0) log_info(build_info_text());
-  apps::require_same_settings(*ranks, config_text(config) + (dry ? "# --dry-run\n" : ""));
-  const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
-  apps::log_launch(session, *ranks, threads, choice.text());
-  if (session.rank() == 0) log_info("device: ", choice.text());
-  const std::unique_ptr<Collective> tensors =
-      train::make_tensor_group(config.comm, session, *ranks, choice.device);
-  if (dry) return forecast(config, *ranks, {choice.device, tensors.get()});
   return with_memory_advice(config, [&] {
-    std::optional<Trainer> trainer;
-    try {
-      trainer.emplace(config, *ranks, train::ComputePlace{choice.device, tensors.get()});
-    } catch (const Error& e) {
-      if (!apps::left_when_told(e)) throw;
-      if (session.rank() == 0) log_warn(e.what());
-      return config.train.stop_code;
-    }
-    return trainer->run() ? 0 : config.train.stop_code;
+    return train::run_task(
+        session, config, config_text(config),
+        [&](Collective& ranks) { return std::make_unique<WindTask>(config, ranks); }, mode);
   });
 }
 

@@ -122,6 +122,23 @@ TEST(Exchange, ExportThenImportGivesTheSameBits) {
     }
 }
 
+// Heads of deep supervision are training's: a file neither has them nor changes them.
+TEST(Exchange, LeavesHeadsOfDeepSupervisionAlone) {
+  const TempFolder folder;
+  const ModelConfig plain{.base = 4, .levels = 2};
+  ModelConfig deep = plain;
+  deep.deep_supervision = 1;
+  Network a(2, 1, deep, 1), b(2, 1, deep, 2), without(2, 1, plain, 3);
+  data::write_safetensors(folder.file("w"), torch_tensors(a.net));
+  const std::vector<float> before = b.net.deep_head(1).weight().to_vector<float>();
+  EXPECT_THAT(load_torch_tensors(SafetensorsReader(folder.file("w")), b.net), IsEmpty());
+  EXPECT_EQ(b.net.head().weight().to_vector<float>(), a.net.head().weight().to_vector<float>());
+  EXPECT_EQ(b.net.deep_head(1).weight().to_vector<float>(), before);
+  EXPECT_NE(a.net.deep_head(1).weight().to_vector<float>(), before);
+  EXPECT_THAT(load_torch_tensors(SafetensorsReader(folder.file("w")), without.net), IsEmpty());
+  EXPECT_EQ(torch_tensors(a.net).size(), torch_tensors(without.net).size());
+}
+
 const ModelConfig kSmall{.base = 4, .levels = 1};
 
 /// The tensors of a small network, changed, in a file; what loading that says.

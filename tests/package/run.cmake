@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installs the build into a scratch folder, then configures, builds and runs the consumer against it.
+# Installs the build into a scratch folder, then configures, builds and runs against it, as somebody else
+# would: the consumer, and the example of docs/library.md, on one rank and on two (feature 150).
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE "${WORK}")
 
@@ -9,12 +10,92 @@ function(step what)
     message(FATAL_ERROR "package: ${what} failed (${rc}):\n${out}")
   endif()
   message(STATUS "package: ${what}")
+  set(step_output "${out}" PARENT_SCOPE)
+endfunction()
+
+# build(<name> <source>): the project in <source>, in ${WORK}/<name>.
+function(build name source)
+  step("configure ${name}" ${CMAKE_COMMAND} -S "${source}" -B "${WORK}/${name}" -G "${GENERATOR}"
+       -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=${CONFIG} "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
+       "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+  step("build ${name}" ${CMAKE_COMMAND} --build "${WORK}/${name}" --config "${CONFIG}")
+endfunction()
+
+# program(<variable> <name> <project>)
+function(program variable name project)
+  find_program(${variable} ${name} PATHS "${WORK}/${project}" "${WORK}/${project}/${CONFIG}" NO_DEFAULT_PATH REQUIRED)
+  set(${variable} "${${variable}}" PARENT_SCOPE)
+endfunction()
+
+function(wants what text wanted)
+  string(FIND "${text}" "${wanted}" at)
+  if(at LESS 0)
+    message(FATAL_ERROR "package: ${what}: '${wanted}' is not in:\n${text}")
+  endif()
+endfunction()
+
+# losses(<variable> <run>): the losses in the run's log.
+function(losses variable run)
+  file(STRINGS "${WORK}/runs/${run}/metrics.jsonl" lines)
+  set(all "")
+  list(FILTER lines INCLUDE REGEX "\"kind\":\"(train|validation)\"")
+  foreach(line IN LISTS lines)
+    foreach(key IN ITEMS kind epoch update loss dice)
+      string(JSON value ERROR_VARIABLE none GET "${line}" ${key})
+      string(APPEND all "${value} ")
+    endforeach()
+    string(APPEND all "\n")
+  endforeach()
+  set(${variable} "${all}" PARENT_SCOPE)
 endfunction()
 
 step("install" ${CMAKE_COMMAND} --install "${BUILD}" --config "${CONFIG}" --prefix "${WORK}/prefix")
-step("configure the consumer" ${CMAKE_COMMAND} -S "${CONSUMER}" -B "${WORK}/build" -G "${GENERATOR}"
-     -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=${CONFIG} "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
-step("build the consumer" ${CMAKE_COMMAND} --build "${WORK}/build" --config "${CONFIG}")
-find_program(consumer consumer PATHS "${WORK}/build" "${WORK}/build/${CONFIG}" NO_DEFAULT_PATH REQUIRED)
+build(consumer "${CONSUMER}")
+program(consumer consumer consumer)
 step("run the consumer" "${consumer}")
+
+if(EXAMPLE)
+  build(example "${EXAMPLE}")
+  program(autograd autograd example)
+  step("run the loop by hand" "${autograd}")
+  wants("the loop by hand" "${step_output}" "1.000 2.000 wanted 1 and 2")
+
+  program(balls balls example)
+  step("--help" "${balls}" --help)
+  foreach(wanted IN ITEMS "usage: balls" "Finds balls" "--width" "channels of the network" "--train.epochs" "--resume")
+    wants("--help" "${step_output}" "${wanted}")
+  endforeach()
+  execute_process(COMMAND "${balls}" --widht=4 RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  wants("a misspelt key" "exit code ${rc}: ${out}" "exit code 2: ")
+  wants("a misspelt key" "${out}" "widht")
+
+  # Two updates of two samples and a validation, twice; 2 samples an update on one rank and on two.
+  set(run "${balls}" --extent=12 --cases=4 --width=4 --train.epochs=2 --output.log_every=1 --comm.all_reduce=reproducible)
+  set(two ${MPIEXEC} -n 2)
+  step("look before training" ${two} ${run} --dry-run "--output.dir=${WORK}/runs/one")
+  wants("--dry-run" "${step_output}" "verdict: fits")
+  step("train on one rank" ${run} --train.batch=2 "--output.dir=${WORK}/runs/one")
+  step("train on two" ${two} ${run} "--output.dir=${WORK}/runs/two")
+  step("stop after three updates" ${two} ${run} --train.max_updates=3 "--output.dir=${WORK}/runs/resumed")
+  step("resume on two" ${two} ${run} --resume "--output.dir=${WORK}/runs/resumed")
+  step("stop after three updates" ${two} ${run} --train.max_updates=3 "--output.dir=${WORK}/runs/fewer")
+  step("resume on one" ${run} --train.batch=2 --resume "--output.dir=${WORK}/runs/fewer")
+  losses(one one)
+  wants("the log" "${one}" "validation 2 4 0.")
+  foreach(other IN ITEMS two resumed fewer)
+    losses(found ${other})
+    if(NOT found STREQUAL one)
+      message(FATAL_ERROR "package: the run '${other}' has other losses than that on one rank:\n${found}\n${one}")
+    endif()
+  endforeach()
+  # Only the first rank writes (feature 173).
+  file(GLOB one RELATIVE "${WORK}/runs/one" "${WORK}/runs/one/*")
+  file(GLOB found RELATIVE "${WORK}/runs/two" "${WORK}/runs/two/*")
+  if(NOT found STREQUAL one)
+    message(FATAL_ERROR "package: two ranks leave '${found}', one leaves '${one}'")
+  endif()
+  execute_process(COMMAND ${two} ${run} "--output.dir=${WORK}/runs/two" RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  wants("a second run in the folder" "exit code ${rc}: ${out}" "exit code 2: ")
+  wants("a second run in the folder" "${out}" "holds a run already")
+endif()
 file(REMOVE_RECURSE "${WORK}")
