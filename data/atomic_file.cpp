@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "core/log.hpp"
@@ -63,9 +65,19 @@ TemporaryName parse(std::string name) {
   return parts;
 }
 
+// A process that has ended but whose parent has not asked yet how (a zombie) is gone for us.
+bool has_ended(long process) {
+  if (::kill(static_cast<pid_t>(process), 0) != 0) return errno == ESRCH;  // sends nothing
+  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(in, text);
+  const size_t name_end = text.rfind(") ");  // "1234 (name) S ..."; the name may hold anything
+  return name_end != std::string::npos && name_end + 2 < text.size() &&
+         (text[name_end + 2] == 'Z' || text[name_end + 2] == 'X');
+}
+
 bool is_dead(const fs::path& path, const TemporaryName& name) {
-  if (name.host == host_name())  // kill() with 0 sends nothing
-    return ::kill(static_cast<pid_t>(name.process), 0) != 0 && errno == ESRCH;
+  if (name.host == host_name()) return has_ended(name.process);
   std::error_code failure;
   const auto written = fs::last_write_time(path, failure);
   return !failure && fs::file_time_type::clock::now() - written > kStaleAfter;

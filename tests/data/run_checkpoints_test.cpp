@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "data/atomic_file.hpp"
@@ -137,7 +139,16 @@ TEST(RunCheckpoints, RemovesWhatDeadWritersLeftAndNothingElse) {
   const std::vector<std::string> stay = {"last.h5.tmp-" + alive, "last.h5.tmp-other-host-4194304-0",
                                          "notes.txt.tmp-" + dead, "last.h5.tmp-backup", "last.h5"};
   for (const std::string& name : stay) write_file(folder.file(name), "mine");
+  // One that was killed and whose parent has not looked yet.
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  write_file(folder.file("best.h5.tmp-" + std::string(host) + "-" + std::to_string(child) + "-3"),
+             "half");
   RunCheckpoints(folder.path(), 0).remove_rubbish();
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   for (const std::string& name : stay) EXPECT_TRUE(std::filesystem::exists(folder.file(name)));
   EXPECT_EQ(folder.n_files(), static_cast<int>(stay.size()));
 }

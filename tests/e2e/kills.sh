@@ -104,7 +104,7 @@ compare() {  # compare RANKS DIR: with the straight run
   done
   # The log has each update once, and nothing half written is left.
   cmp <(updates_of "$work/straight$1") <(updates_of "$2") || fail "$1 ranks: other updates in the log than the straight run's"
-  [ -z "$(find "$2" -name '*.tmp-*')" ] || fail "half written files are left in $2"
+  [ -z "$(find "$2" -name '*.tmp-*')" ] || fail "half written files are left in $2: $(find "$2" -name '*.tmp-*')"
   [ "$(find "$2" -name 'update-*.h5' | wc -l)" -eq 3 ] || fail "not 3 periodic files in $2"
 }
 updates_of() { sed -n 's/.*"kind":"train","update":\([0-9]*\),.*/\1/p' "$1/metrics.jsonl"; }
