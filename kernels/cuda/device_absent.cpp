@@ -15,9 +15,7 @@ std::string device_description(int index) {
   BORA_FAIL("no CUDA device ", index, ": ", why_no_cuda());
 }
 std::string device_uuid(int index) { BORA_FAIL("no CUDA device ", index, ": ", why_no_cuda()); }
-int64_t free_device_memory(int index) {
-  BORA_FAIL("no CUDA device ", index, ": ", why_no_cuda());
-}
+int64_t free_device_memory(int index) { BORA_FAIL("no CUDA device ", index, ": ", why_no_cuda()); }
 int runtime_version() { return 0; }
 int driver_version() { return 0; }
 std::string versions_text() { return why_no_cuda(); }

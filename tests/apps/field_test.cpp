@@ -293,7 +293,8 @@ TEST_F(FieldTest, MemoryDoesNotGrowWithTheLengthOfTheVolume) {
     const int64_t before = memory.stats().live, read = data::hdf5::bytes_read();
     predict_field(t, j);
     EXPECT_EQ(planes, length);
-    // Each plane of the mask is in at most two slabs of 8 at a stride of 4; the last one is shifted.
+    // Each plane of the mask is in at most two slabs of 8 at a stride of 4; the last one is
+    // shifted.
     EXPECT_LE(data::hdf5::bytes_read() - read, 4 * 12 * 8 * (2 * length + 8));
     return memory.stats().peak - before;
   };
