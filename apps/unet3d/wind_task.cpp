@@ -2,6 +2,7 @@
 #include "apps/unet3d/wind_task.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "apps/train/parallel.hpp"
 #include "apps/unet3d/deep_supervision.hpp"
@@ -100,19 +101,25 @@ std::vector<train::Picture> WindTask::pictures(const std::vector<train::ScoredCa
   std::vector<std::pair<size_t, std::string>> chosen{{0, "hardest"}};
   if (n > 2) chosen.emplace_back(n / 2, "middle");
   if (n > 1) chosen.emplace_back(n - 1, "easiest");
-  std::vector<train::Picture> pictures;
+  constexpr double kPedestrians_m = 10;  // predict's height, too
+  std::vector<data::SliceFigure> figures;
   for (const auto& [place, word] : chosen) {
     const train::ScoredCase& chosen_case = cases[place];
     data::Sample sample = validation()->read(chosen_case.index, data::WindowChoice::centred());
     const Tensor input = data::collate({sample}).input.to(device);
     const Tensor field = field_in_metres_per_second(model_->forward(input), sample);
+    figures.push_back(prediction_figure(config().data, cases_->all().at(sample.index), sample,
+                                        field, kPedestrians_m));
+  }
+  share_scales(figures);
+  std::vector<train::Picture> pictures;
+  for (size_t i = 0; i < figures.size(); ++i) {
+    const auto& [place, word] = chosen[i];
     pictures.push_back(
         {.name = word,
-         .title = "Case " + chosen_case.name + ", the " + word + " of the validation",
-         .draw = [config = config().data, files = cases_->all().at(sample.index), sample,
-                  field](const std::string& path) {
-           constexpr double kPedestrians_m = 10;  // predict's height, too
-           draw_prediction(path, config, files, sample, field, kPedestrians_m);
+         .title = "Case " + cases[place].name + ", the " + word + " of the validation",
+         .draw = [figure = std::move(figures[i])](const std::string& path) {
+           data::draw_slices(path, figure);
          }});
   }
   return pictures;
