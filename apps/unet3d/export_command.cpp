@@ -43,6 +43,10 @@ struct ExportConfig {
 void settle(ExportConfig& c) {
   if (c.checkpoint.empty())
     throw UsageError("export: --checkpoint=FILE is wanted (best.h5 of a run)");
+  if (c.format == "auto" && !c.output.empty() && !c.output.ends_with(".onnx") &&
+      !c.output.ends_with(".safetensors"))
+    throw UsageError("export: --output=" + c.output +
+                     ": wanted a name in .safetensors or .onnx, or --format to say which");
   if (c.format == "auto") c.format = c.output.ends_with(".onnx") ? "onnx" : "safetensors";
   if (c.output.empty()) c.output = "model." + c.format;
   for (const std::string other : {"safetensors", "onnx"})
