@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "apps/common/text.hpp"
 #include "apps/train/parallel.hpp"
 #include "apps/unet3d/deep_supervision.hpp"
 #include "apps/unet3d/loss.hpp"
@@ -35,6 +36,23 @@ Tensor field_in_metres_per_second(const Tensor& prediction, const data::Sample& 
   for (int64_t i = 0; i < y.numel(); ++i)
     if (building.data<uint8_t>()[i] != 0) y.data<float>()[i] = 0;
   return y;
+}
+
+/// Where more than half of each sample would be padding; empty if not.
+std::string padding_warning(const Dims3& shape, const data::WindDataset& cases) {
+  double most = 0;
+  Dims3 grid;
+  for (int64_t i = 0; i < cases.size(); ++i) {
+    const Dims3 g = cases.at(i).grid;
+    double share = 1;
+    for (const auto& [wanted, there] : {std::pair{shape.d, g.d}, {shape.h, g.h}, {shape.w, g.w}})
+      if (wanted > there) share *= static_cast<double>(there) / static_cast<double>(wanted);
+    if (share > most) most = share, grid = g;
+  }
+  if (most >= 0.5) return {};
+  return detail::join("data.shape=", shape, ", but the grids are ", grid, " cells: at most ",
+                      apps::brief(100 * most),
+                      " % of a sample is data, the rest is padding that costs time and memory");
 }
 
 }  // namespace
@@ -180,6 +198,9 @@ std::vector<std::string> WindTask::describe() const {
 
 std::vector<std::string> WindTask::warnings(int n_ranks) const {
   std::vector<std::string> warnings;
+  if (const std::string padded = padding_warning(config().data.shape, cases_->all());
+      !padded.empty())
+    warnings.push_back(padded);
   if (config().model.norm != "batch") return warnings;
   if (n_ranks > 1)
     warnings.push_back(detail::join(
