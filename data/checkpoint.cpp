@@ -34,7 +34,8 @@ struct InputFile {
     while (n < out.size()) {
       const ssize_t got = ::read(fd, out.data() + n, out.size() - n);
       if (got < 0 && errno == EINTR) continue;
-      BORA_CHECK(got >= 0, std::strerror(errno));
+      BORA_CHECK(got >= 0, errno == EISDIR ? "a directory; wanted a file in it, best.h5 or last.h5"
+                                           : std::strerror(errno));
       if (got == 0) break;
       n += static_cast<size_t>(got);
     }

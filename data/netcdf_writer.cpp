@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "data/atomic_file.hpp"
 #include "data/hdf5_scales.hpp"
 #include "data/netcdf.hpp"
 
@@ -13,8 +14,13 @@ namespace bora::data {
 
 namespace {
 
-/// Beside the target, and of nobody else: host, process and a count.
+/// Beside the target, and of nobody else: host, process and a count.  What killed writers of the
+/// same target have left there is removed.
 std::string temporary_name(const std::string& path) {
+  const std::filesystem::path target(path);
+  remove_dead_temporaries(
+      target.parent_path().string(),
+      [own = target.filename().string()](const std::string& name) { return name == own; });
   static std::atomic<int64_t> count{0};
   char host[256] = {};
   if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';

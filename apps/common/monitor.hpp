@@ -68,8 +68,14 @@ struct JobWindow {
   int slowest = 0;             ///< the rank that itself needs most, and how much
   double slowest_own_s = 0;
   double median_own_s = 0;
-  /// Whether the slowest rank needs more than 1.15 times the median: the others wait for it.
-  bool straggler() const { return slowest_own_s > 1.15 * median_own_s && median_own_s > 0; }
+  /// Whether the slowest rank needs more than 1.15 times the median, and at least a millisecond
+  /// more: the others wait for it.  What the scheduler takes from a shorter step is no rank's
+  /// fault.
+  bool straggler() const {
+    constexpr double kLeast_s = 1e-3;
+    return slowest_own_s > 1.15 * median_own_s && slowest_own_s - median_own_s > kLeast_s &&
+           median_own_s > 0;
+  }
 };
 /// When to name a straggler: as it begins, not again while it lasts.  It ends when the rank needs
 /// less than 1.05 times the median, so that one at the threshold is not named again and again.

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bora::apps {
@@ -29,6 +30,9 @@ class Progress {
   /// narrow terminal shows only the first ones.  Without parts those of the last call stand;
   /// before there are any nothing is written.
   void update(double fraction, const std::vector<std::string>& parts = {});
+  /// What is told now; to put it back after something else was told for a while (a validation).
+  const std::vector<std::string>& parts() const { return parts_; }
+  void put_back(std::vector<std::string> parts) { parts_ = std::move(parts); }
   /// A line that stays (an epoch's result).
   void line(const std::string& text);
   /// Takes the live line away, until the next update.

@@ -141,19 +141,25 @@ void ReportPage::tiles() {
   if (!log_.rows().empty())
     tile("time", apps::duration_text(total_seconds()),
          sessions_.size() > 1 ? join("in ", sessions_.size(), " parts") : std::string());
-  const Row* end = log_.last("end");
-  if (end != nullptr && number_of(*end, "samples_per_s"))
-    tile("samples/s", brief(value(end, "samples_per_s")), "start to end, of the last part");
+  // Of all parts that have an end: the last one may have had nothing left to do.
+  double samples = 0, seconds = 0, rank = 0, host = 0, device = 0;
+  for (const RunLog::Session& s : sessions_) {
+    if (s.end == nullptr) continue;
+    const auto of = [&](const char* key) { return number_of(*s.end, key).value_or(0); };
+    if (of("samples") > 0) samples += of("samples"), seconds += of("wall_s");
+    rank = std::max(rank, of("peak_rank_bytes"));
+    host = std::max(host, of("peak_host_bytes"));
+    device = std::max(device, of("peak_device_bytes"));
+  }
+  if (seconds > 0)
+    tile("samples/s", brief(samples / seconds), "start to end, validation and saving included");
   else if (!train_.empty())
     tile("samples/s", brief(value(train_.back(), "samples_per_s")), "training steps, lately");
-  if (end != nullptr && number_of(*end, "peak_rank_bytes")) {
-    const double device = value(end, "peak_device_bytes");
-    tile("peak memory",
-         apps::bytes_text(static_cast<int64_t>(value(end, "peak_rank_bytes"))) + " a rank",
-         apps::bytes_text(static_cast<int64_t>(value(end, "peak_host_bytes"))) + " a host" +
-             (device > 0 ? ", " + apps::bytes_text(static_cast<int64_t>(device)) + " on the device"
-                         : ""));
-  }
+  const auto bytes = [](double n) { return apps::bytes_text(static_cast<int64_t>(n)); };
+  if (rank > 0)
+    tile("peak memory", bytes(rank),
+         "of a rank; " + bytes(host) + " of a host" +
+             (device > 0 ? "; " + bytes(device) + " on the device" : ""));
   energy_tile();
   out_ << "</dl>\n";
 }

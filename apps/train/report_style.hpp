@@ -18,7 +18,7 @@ body { margin: 0 auto; max-width: 1180px; padding: 28px 20px 60px; background: v
 h1 { font-size: 26px; line-height: 1.25; margin: 0; overflow-wrap: anywhere }
 h2 { font-size: 18px; margin: 36px 0 12px; border-bottom: 1px solid var(--edge); padding-bottom: 5px }
 p { margin: 6px 0; max-width: 75ch } .soft { color: var(--soft) } .bad { color: var(--bad) }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 10px;
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 10px;
   margin: 20px 0 0; padding: 0 }
 .tiles div { background: var(--card); border: 1px solid var(--edge); border-radius: 6px; padding: 9px 13px }
 .tiles dt { color: var(--soft); font-size: 13px } .tiles dd { margin: 0; font-size: 20px; font-weight: 600 }

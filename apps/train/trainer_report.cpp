@@ -44,12 +44,13 @@ void Trainer::end_watch() {
   if (main()) {
     if (const std::string cost = saves_->summary(now_s() - run_begin_s_); !cost.empty())
       progress_.line(cost);
-    progress_.line("trained " + std::to_string(updates()) + " updates in " +
-                   apps::duration_text(now_s() - run_begin_s_) +
-                   (position_.best_epoch < 0
-                        ? std::string("; not validated yet")
-                        : "; best validation loss " + apps::brief(position_.best) +
-                              " after epoch " + std::to_string(position_.best_epoch)));
+    progress_.line(
+        "trained " + std::to_string(updates()) + " updates in " +
+        apps::duration_text(now_s() - run_begin_s_) +
+        (!validation_ ? std::string("; without validation cases best.h5 is the last whole epoch")
+         : position_.best_epoch < 0 ? std::string("; not validated yet")
+                                    : "; best validation loss " + apps::brief(position_.best) +
+                                          " after epoch " + std::to_string(position_.best_epoch)));
   }
   const std::string reason = stop_.stopping()          ? "stopped by " + stop_.reason()
                              : position_.stopped_early ? "finished early: no better validation"
@@ -154,6 +155,8 @@ std::optional<bool> Trainer::validate() {
   const std::unique_ptr<nn::Ema::Use> averaged = average_->use();
   const double waited_s = validation_->wait_s();
   std::vector<apps::OrderedSums::Part> parts;
+  // The words of the training stand again before the next epoch's first row.
+  const std::vector<std::string> told = progress_.parts();
   const std::optional<MetricSums> joined = validation_->run(
       ranks_, stop_,
       {.before =
@@ -167,6 +170,7 @@ std::optional<bool> Trainer::validate() {
        .leave = [&] { return saves_ && saves_->failed(); },
        .advice = advice()},
       &parts);
+  progress_.put_back(told);
   epoch_times_.data_wait_s += validation_->wait_s() - waited_s;
   if (!joined) return {};
   const MetricSums& sums = *joined;

@@ -39,6 +39,14 @@ struct ExportConfig {
   }
 };
 
+/// A name that leaves the format open.
+void check_ending(const ExportConfig& c) {
+  if (c.format == "auto" && !c.output.empty() && !c.output.ends_with(".onnx") &&
+      !c.output.ends_with(".safetensors"))
+    throw UsageError("export: --output=" + c.output +
+                     ": wanted a name in .safetensors or .onnx, or --format to say which");
+}
+
 /// Settles format and output; throws UsageError where they contradict each other.
 void settle(ExportConfig& c) {
   if (c.checkpoint.empty())
@@ -113,11 +121,13 @@ int export_command(MpiSession& session, const std::vector<std::string>& args) {
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
+  const ExportConfig asked = config;
   settle(config);
   const std::unique_ptr<Collective> ranks = make_communicator(session);
   ranks->agree("exporting " + config.checkpoint, [&] {
     if (session.rank() != 0) return;
     check_files(config);
+    check_ending(asked);
     const TrainedModel trained =
         load_trained(config.checkpoint, cpu(), weights_from(config.weights));
     const StartState state = start_state_of_checkpoint(config.checkpoint);

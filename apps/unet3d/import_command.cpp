@@ -85,7 +85,13 @@ int import_command(MpiSession& session, const std::vector<std::string>& args) {
       log_info(config.weights, ": ", note);
     if (!kept.empty()) log_info(kept);
     save_start(config.output, state, *model, arena);
-    log_info("imported ", nn::parameter_count(*model), " parameters from ", config.weights,
+    int64_t n_new = 0;
+    for (const auto& [name, parameter] : nn::named_parameters(*model))
+      if (UNet3d::is_deep_head(name)) n_new += parameter->shape.numel();
+    if (n_new > 0)
+      log_info("the heads of model.deep_supervision, ", n_new,
+               " parameters, are in no such file: made anew");
+    log_info("imported ", nn::parameter_count(*model) - n_new, " parameters from ", config.weights,
              ", settings from ", state.source == config.weights ? "its metadata" : state.source,
              ", to ", config.output, ": a run at update 0 of ", state.total_updates, " by ",
              state.world_size, state.world_size == 1 ? " rank" : " ranks",

@@ -2,7 +2,9 @@
 #include "apps/unet3d/wind_task.hpp"
 
 #include <cmath>
+#include <utility>
 
+#include "apps/common/text.hpp"
 #include "apps/train/parallel.hpp"
 #include "apps/unet3d/deep_supervision.hpp"
 #include "apps/unet3d/loss.hpp"
@@ -34,6 +36,23 @@ Tensor field_in_metres_per_second(const Tensor& prediction, const data::Sample& 
   for (int64_t i = 0; i < y.numel(); ++i)
     if (building.data<uint8_t>()[i] != 0) y.data<float>()[i] = 0;
   return y;
+}
+
+/// Where more than half of each sample would be padding; empty if not.
+std::string padding_warning(const Dims3& shape, const data::WindDataset& cases) {
+  double most = 0;
+  Dims3 grid;
+  for (int64_t i = 0; i < cases.size(); ++i) {
+    const Dims3 g = cases.at(i).grid;
+    double share = 1;
+    for (const auto& [wanted, there] : {std::pair{shape.d, g.d}, {shape.h, g.h}, {shape.w, g.w}})
+      if (wanted > there) share *= static_cast<double>(there) / static_cast<double>(wanted);
+    if (share > most) most = share, grid = g;
+  }
+  if (most >= 0.5) return {};
+  return detail::join("data.shape=", shape, ", but the grids are ", grid, " cells: at most ",
+                      apps::brief(100 * most),
+                      " % of a sample is data, the rest is padding that costs time and memory");
 }
 
 }  // namespace
@@ -100,19 +119,25 @@ std::vector<train::Picture> WindTask::pictures(const std::vector<train::ScoredCa
   std::vector<std::pair<size_t, std::string>> chosen{{0, "hardest"}};
   if (n > 2) chosen.emplace_back(n / 2, "middle");
   if (n > 1) chosen.emplace_back(n - 1, "easiest");
-  std::vector<train::Picture> pictures;
+  constexpr double kPedestrians_m = 10;  // predict's height, too
+  std::vector<data::SliceFigure> figures;
   for (const auto& [place, word] : chosen) {
     const train::ScoredCase& chosen_case = cases[place];
     data::Sample sample = validation()->read(chosen_case.index, data::WindowChoice::centred());
     const Tensor input = data::collate({sample}).input.to(device);
     const Tensor field = field_in_metres_per_second(model_->forward(input), sample);
+    figures.push_back(prediction_figure(config().data, cases_->all().at(sample.index), sample,
+                                        field, kPedestrians_m));
+  }
+  share_scales(figures);
+  std::vector<train::Picture> pictures;
+  for (size_t i = 0; i < figures.size(); ++i) {
+    const auto& [place, word] = chosen[i];
     pictures.push_back(
         {.name = word,
-         .title = "Case " + chosen_case.name + ", the " + word + " of the validation",
-         .draw = [config = config().data, files = cases_->all().at(sample.index), sample,
-                  field](const std::string& path) {
-           constexpr double kPedestrians_m = 10;  // predict's height, too
-           draw_prediction(path, config, files, sample, field, kPedestrians_m);
+         .title = "Case " + cases[place].name + ", the " + word + " of the validation",
+         .draw = [figure = std::move(figures[i])](const std::string& path) {
+           data::draw_slices(path, figure);
          }});
   }
   return pictures;
@@ -173,6 +198,9 @@ std::vector<std::string> WindTask::describe() const {
 
 std::vector<std::string> WindTask::warnings(int n_ranks) const {
   std::vector<std::string> warnings;
+  if (const std::string padded = padding_warning(config().data.shape, cases_->all());
+      !padded.empty())
+    warnings.push_back(padded);
   if (config().model.norm != "batch") return warnings;
   if (n_ranks > 1)
     warnings.push_back(detail::join(

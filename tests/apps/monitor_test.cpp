@@ -92,6 +92,17 @@ TEST(Monitor, TheJobIsTheSumOfItsRanksAndNamesTheSlowest) {
   EXPECT_FALSE(join_windows(ranks).straggler());
 }
 
+// A step of a tiny network takes less time than the scheduler gives others: twice as long is noise.
+TEST(Monitor, NobodyWaitsForARankThatNeedsLessThanAMillisecondMore) {
+  JobWindow job;
+  job.slowest_own_s = 0.0019;
+  job.median_own_s = 0.001;
+  EXPECT_FALSE(job.straggler());
+  EXPECT_EQ(StragglerWatch().begins(job), std::nullopt);
+  job.slowest_own_s = 0.0021;
+  EXPECT_TRUE(job.straggler());
+}
+
 TEST(Monitor, AStragglerIsNamedOnceUntilItIsWellAgain) {
   StragglerWatch watch;
   const auto begins = [&](int rank, double own_s) {

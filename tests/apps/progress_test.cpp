@@ -260,6 +260,21 @@ TEST_F(ProgressTest, OtherRanksAndQuietRunsAreSilent) {
   log_set_level(LogLevel::info);
 }
 
+// A validation has words of its own; they must not stand over the next epoch's training.
+TEST_F(ProgressTest, WordsThatStoodForAWhileCanBePutBack) {
+  Terminal terminal(80);
+  Progress progress(true, clock_);
+  progress.update(0.25, {"training"});
+  const std::vector<std::string> told = progress.parts();
+  now_ += 1;
+  progress.update(0.25, {"validating"});
+  EXPECT_THAT(terminal.screen().front(), HasSubstr("validating"));
+  progress.put_back(told);
+  now_ += 1;
+  progress.update(0.3);
+  EXPECT_THAT(terminal.screen().front(), HasSubstr("training"));
+}
+
 // The pace is this process's: what an earlier run of the same training did costs no time now.
 TEST_F(ProgressTest, TheTimeLeftOfAResumedRunCountsFromWhereItBegan) {
   const std::string text = logged([&] {

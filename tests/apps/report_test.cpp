@@ -179,6 +179,27 @@ TEST(Chart, ALongSeriesIsThinnedToItsMeanAndItsRange) {
   EXPECT_EQ(count(svg, "class=\"band"), 1u);
 }
 
+// Started once more when all was done: that start trained nothing, and needed little memory.
+TEST(Report, SpeedAndMemoryAreThoseOfTheWholeRun) {
+  std::vector<JsonRecord> rows = rows_of_a_run(20);
+  const auto part = [&](int64_t samples, double wall_s, int64_t bytes) {
+    rows.push_back({{"kind", "start"}, {"update", 20}});
+    rows.push_back({{"kind", "end"},
+                    {"update", 20},
+                    {"reason", "finished"},
+                    {"samples", samples},
+                    {"wall_s", wall_s},
+                    {"samples_per_s", static_cast<double>(samples) / wall_s},
+                    {"peak_rank_bytes", bytes}});
+  };
+  part(100, 10, int64_t{2} << 30);
+  part(60, 10, int64_t{3} << 30);
+  part(0, 2, int64_t{1} << 30);
+  const std::string html = report_html(RunLog(rows), kInput);
+  EXPECT_THAT(html, HasSubstr("<dt>samples/s</dt><dd>8<"));
+  EXPECT_THAT(html, HasSubstr("<dt>peak memory</dt><dd>3.00 GiB<"));
+}
+
 TEST(Report, HasEverySectionOfARun) {
   std::vector<JsonRecord> rows = rows_of_a_run(40);
   rows.push_back({{"kind", "warning"}, {"update", 3}, {"text", "the disk is slow"}});
@@ -188,6 +209,8 @@ TEST(Report, HasEverySectionOfARun) {
   rows.push_back({{"kind", "end"},
                   {"update", 40},
                   {"reason", "finished"},
+                  {"samples", int64_t{640}},
+                  {"wall_s", 10.0},
                   {"samples_per_s", 64.0},
                   {"peak_rank_bytes", int64_t{3} << 30},
                   {"peak_host_bytes", int64_t{6} << 30},
@@ -201,7 +224,7 @@ TEST(Report, HasEverySectionOfARun) {
                            "best validation loss",
                            "40 of 40",
                            "<dt>samples/s</dt><dd>64<",
-                           "3.00 GiB a rank",
+                           "<dt>peak memory</dt><dd>3.00 GiB<small>of a rank; 6.00 GiB of a host",
                            "7.2 kJ (2 Wh)",
                            "3.5 J a sample",
                            ">Loss</text>",

@@ -232,6 +232,9 @@ TEST(Checkpoint, RefusesForeignFilesAndLaterFormats) {
   const std::string path = folder.file("x");
   const auto refusal = [&] { return message_of([&] { CheckpointReader reader(path); }); };
   EXPECT_THAT(refusal(), AllOf(HasSubstr(path), HasSubstr("No such file")));
+  EXPECT_THAT(
+      message_of([&] { CheckpointReader reader(folder.path()); }),
+      AllOf(HasSubstr(folder.path()), HasSubstr("a directory; wanted a file in it, best.h5")));
   write_file(path, "PK\x03\x04 a pickle in a zip archive, as another framework writes");
   EXPECT_THAT(refusal(), HasSubstr("not a Bora checkpoint"));
   {

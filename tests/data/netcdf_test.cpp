@@ -5,9 +5,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -270,6 +273,31 @@ TEST(Permute, EveryOrderOfThreeAxes) {
   EXPECT_EQ(permute(Tensor::zeros(Shape{0, 3}, DType::u8), {1, 0}).shape(), Shape({3, 0}));
   EXPECT_THROW(permute(t, {0, 1}), Error);
   EXPECT_THROW(permute(t, {0, 1, 1}), Error);
+}
+
+// A killed process removes nothing; the next writer of the same file does, where it is sure that
+// the other is dead.
+TEST(NetcdfWriter, RemovesWhatKilledWritersOfTheSameFileLeft) {
+  const TempFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    NetcdfWriter out(folder.file("a.nc"));
+    out.dimension("x", 3);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_EQ(folder.n_files(), 1);
+  NetcdfWriter living(folder.file("a.nc"));  // takes the dead one's away
+  EXPECT_EQ(folder.n_files(), 1);
+  living.dimension("x", 3);
+  NetcdfWriter other(folder.file("a.nc"));  // leaves the living one's
+  EXPECT_EQ(folder.n_files(), 2);
+  living.close();
+  other.dimension("x", 4);
+  other.close();
+  EXPECT_EQ(folder.n_files(), 1);
 }
 
 // Two runs of one program give the same bytes, wherever their memory lies.

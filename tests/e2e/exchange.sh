@@ -13,6 +13,7 @@ quiet "$unet3d" train "${small[@]}" --train.epochs=2 --train.max_updates=3 --out
 quiet "$unet3d" export --checkpoint="$work/still/last.h5" --output="$work/start.safetensors"
 quiet "$unet3d" export --checkpoint="$work/run/last.h5" --output="$work/w.safetensors"
 expect_failure 2 "exists already" "$unet3d" export --checkpoint="$work/run/last.h5" --output="$work/w.safetensors"
+expect_failure 2 "wanted a name in .safetensors or .onnx" "$unet3d" export --checkpoint="$work/run/last.h5" --output="$work/w.weights"
 expect_failure 2 "is the checkpoint itself" "$unet3d" export --checkpoint="$work/run/last.h5" --output="$work/run/last.h5" --overwrite
 
 # There and back: the same tensors, with the settings of the file itself, of a checkpoint, and of a TOML file and its data.
@@ -39,6 +40,7 @@ tail -c 20000 "$work/average.safetensors" >"$work/a" && tail -c 20000 "$work/pla
 ! cmp -s "$work/a" "$work/b" || fail "--weights=model gives the average"
 expect_failure 1 "has no average of the weights" "$unet3d" export --checkpoint="$work/run/last.h5" --weights=ema --output="$work/none.safetensors"
 quiet "$unet3d" import --weights="$work/average.safetensors" --output="$work/deeper/last.h5"
+grep -q "the heads of model.deep_supervision, .* made anew" "$work/log" || fail "import does not say which parameters are new"
 quiet "$unet3d" train --config "$work/deep/config.toml" --output.dir="$work/deeper" --resume
 
 # An imported start is the start of a run: training goes the way of the run that began there, bit for bit.

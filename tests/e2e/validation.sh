@@ -68,5 +68,12 @@ u=$((updates / 2))
 printf '%s\n' $((2 * u)) $((4 * u)) $((5 * u)) | cmp - <(saves "$work/rare") || fail "saves after updates $(saves "$work/rare" | xargs)"
 grep -qE "saves: training waited [0-9.e-]+ s for them, [0-9.e-]+ % of the run" "$work/log" || { cat "$work/log" >&2; fail "no cost of saves"; }
 
+# Without validation cases nothing is called a validation loss.
+mpirun -n 2 "$bin/unet3d" train "${small[@]/--split.validation=0.2/--split.validation=0}" --train.epochs=1 --output.dir="$work/blind" 2>"$work/log" ||
+  { cat "$work/log" >&2; fail "no validation cases"; }
+grep -q "; without validation cases best.h5 is the last whole epoch" "$work/log" || { cat "$work/log" >&2; fail "no word on best.h5"; }
+if grep -qi "validation loss" "$work/log" "$work/blind/report.html"; then fail "a validation loss without validation cases"; fi
+[ -s "$work/blind/best.h5" ] || fail "no best.h5 without validation cases"
+
 for f in best.h5 last.h5; do [ -s "$work/n2/$f" ] || fail "$f is missing"; done
 echo "validation: all as it should be"
