@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/epoch_summary.hpp"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 
 #include "apps/common/text.hpp"
+#include "apps/common/usage.hpp"
 #include "core/memory_report.hpp"
 #include "core/profile.hpp"
 
@@ -16,9 +15,7 @@ constexpr double kMiB = 1024.0 * 1024.0;
 
 double peak_memory_mb(Device device) {
   if (device != cpu()) return static_cast<double>(memory_of(device).peak) / kMiB;
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024.0;  // Linux counts KiB
+  return static_cast<double>(apps::peak_resident_bytes()) / kMiB;
 }
 
 }  // namespace

@@ -68,16 +68,12 @@ void require_same_split(const TrainedModel& trained, const Cases& cases) {
   compare("test", trained.test, cases.test());
 }
 
-const char* weights_text(const TrainedModel& trained) {
-  return trained.weights == Weights::ema ? "ema" : "model";
-}
-
 data::JsonRecord settings_of(const EvaluateConfig& config, const TrainedModel& trained,
                              const Evaluation& evaluation) {
   const data::Scaling scaling = trained.normaliser.scaling();
   return {{"checkpoint", config.checkpoint},
           {"updates", trained.updates},
-          {"weights", weights_text(trained)},
+          {"weights", name_of(trained.weights)},
           {"root", trained.config.data.root},
           {"part", config.part},
           {"n_cases", static_cast<int64_t>(evaluation.names.size())},
@@ -187,7 +183,7 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args) 
         static_cast<double>(part.size());
     std::printf("%ld %s cases, checkpoint %s (%ld updates, weights %s)\n%s\n%s s a case\n%s",
                 static_cast<long>(part.size()), config.part.c_str(), config.checkpoint.c_str(),
-                static_cast<long>(trained.updates), weights_text(trained),
+                static_cast<long>(trained.updates), name_of(trained.weights),
                 evaluation.windows.c_str(), apps::brief(seconds).c_str(),
                 score_table(evaluation.scores).c_str());
     std::fflush(stdout);

@@ -72,8 +72,6 @@ void check_files(const ExportConfig& c) {
   }
 }
 
-const char* name_of(Weights weights) { return weights == Weights::ema ? "ema" : "model"; }
-
 /// Those that leave: without heads that only training uses.
 int64_t exported_parameters(UNet3d& model) {
   int64_t n = 0;

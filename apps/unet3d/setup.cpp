@@ -39,6 +39,8 @@ Weights weights_from(const std::string& name) {
   throw UsageError("weights '" + name + "': wanted auto, model or ema");
 }
 
+const char* name_of(Weights weights) { return weights == Weights::ema ? "ema" : "model"; }
+
 TrainedModel load_trained(const std::string& path, Device device, Weights weights) {
   data::CheckpointReader reader(path);
   TrainedModel trained;

@@ -27,6 +27,8 @@ kernels::ErrorSums case_errors(const Tensor& prediction, const Tensor& target, c
 enum class Weights { automatic, model, ema };
 /// "auto", "model" or "ema"; throws UsageError for another name.
 Weights weights_from(const std::string& name);
+/// "model" or "ema": of weights that were loaded (TrainedModel::weights).
+const char* name_of(Weights weights);
 
 /// A network out of a checkpoint, ready to predict.
 struct TrainedModel {

@@ -5,114 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <map>
 
 #include "apps/train/dry_run.hpp"
 #include "apps/unet3d/setup.hpp"
-#include "apps/unet3d/trainer.hpp"
-#include "comm/communicator.hpp"
 #include "core/allocator.hpp"
 #include "core/memory_report.hpp"
-#include "tests/apps/device_under_test.hpp"
+#include "tests/apps/device_runs.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace bora::unet3d {
 namespace {
 
 using bora::testing::count_synchronisations;
-using bora::testing::device_under_test;
 using bora::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-/// One line of the log, by key.
-using Row = std::map<std::string, std::string>;
-
-class DeviceTrainer : public ::testing::Test {
- protected:
-  std::unique_ptr<Collective> self = make_self_communicator();
-  std::filesystem::path folder;
-  int n_runs = 0;
-
-  void SetUp() override {
-    if (device_under_test() == cpu()) GTEST_SKIP() << "there is no CUDA device here";
-    char name[] = "/tmp/bora_device_XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    folder = name;
-  }
-  void TearDown() override {
-    if (!folder.empty()) std::filesystem::remove_all(folder);
-  }
-
-  /// A network and windows so small that an emulated device trains them in seconds.
-  Config config(const std::string& more, const std::string& run) const {
-    Config c;
-    config_load_text(c,
-                     "data.root = 'samples/urban-wind'\ndata.shape = '9x8x6'\nmodel.base = 4\n"
-                     "model.levels = 1\noptim.lr = 3e-3\nsplit.validation = 0.1\n"
-                     "split.test = 0.75\noutput.log_every = 1\ntrain.epochs = 2\n"
-                     "train.batch = 2\nloader.threads = 1\noutput.dir = '" +
-                         (folder / run).string() + "'\n",
-                     "the test");
-    config_load_text(c, more, "the test");  // over it
-    return c;
-  }
-  struct Run {
-    std::string dir;
-    std::vector<float> weights;
-    std::vector<Row> rows;
-    train::Position position;
-    int64_t updates = 0;
-    std::vector<double> series(const std::string& kind, const std::string& key) const {
-      std::vector<double> values;
-      for (const Row& row : rows)
-        if (row.at("kind") == kind) values.push_back(std::stod(row.at(key)));
-      return values;
-    }
-  };
-  /// Trains in a folder of its own, or goes on in `dir`.
-  Run train(Device device, const std::string& more, std::string dir = {}) {
-    const bool resume = !dir.empty();
-    if (!resume) dir = "run" + std::to_string(n_runs++);
-    Trainer trainer(config(more + (resume ? "\nresume = true\n" : "\n"), dir), *self, {device});
-    EXPECT_EQ(trainer.arena().device(), device);
-    trainer.run();
-    return {dir, trainer.arena().values().all().to_vector<float>(), rows_of(dir),
-            trainer.position(), trainer.updates()};
-  }
-  std::vector<Row> rows_of(const std::string& dir) const {
-    std::vector<Row> rows;
-    std::ifstream in(folder / dir / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      Row& row = rows.emplace_back();
-      for (size_t at = line.find('"'); at != std::string::npos;) {
-        const size_t end = line.find('"', at + 1), next = line.find_first_of(",}", end);
-        std::string value = line.substr(end + 2, next - end - 2);
-        if (value.size() > 1 && value.front() == '"') value = value.substr(1, value.size() - 2);
-        row[line.substr(at + 1, end - at - 1)] = value;
-        at = line.find('"', next);
-      }
-    }
-    return rows;
-  }
-  static void expect_near(const std::vector<double>& got, const std::vector<double>& wanted,
-                          double relative, const char* what) {
-    ASSERT_EQ(got.size(), wanted.size()) << what;
-    ASSERT_GT(got.size(), 0u) << what;
-    for (size_t i = 0; i < got.size(); ++i)
-      EXPECT_NEAR(got[i], wanted[i], relative * std::fabs(wanted[i])) << what << " " << i;
-  }
-};
-
-// Both compute in f32 with sums in other orders: losses and gradients differ by some 100 roundings
-// of 2^-24, 1e-5, from the start.  AdamW's first updates have the size of the rate whatever the
-// gradient's: where one is near 0 its sign may differ, so that weights (not the loss) part by up to
-// 2 lr, and the loss follows by the gradient there, which is near 0.  1e-3 leaves room for 20
-// updates; a wrong gradient or rate shows in the first digits.
-constexpr double kCurve = 1e-3;
 
 TEST_F(DeviceTrainer, CurveFollowsTheCpus) {
   const Run here = train(cpu(), ""), there = train(device_under_test(), "");
@@ -123,11 +31,18 @@ TEST_F(DeviceTrainer, CurveFollowsTheCpus) {
     expect_near(there.series("validation", key), here.series("validation", key), kCurve, key);
   EXPECT_EQ(there.updates, here.updates);
   EXPECT_EQ(there.position.best_epoch, here.position.best_epoch);
-  // The log is that of the CPU, line by line, though reports come later.
-  ASSERT_EQ(there.rows.size(), here.rows.size());
-  for (size_t i = 0; i < here.rows.size(); ++i)
-    for (const char* key : {"kind", "update", "epoch"})
-      EXPECT_EQ(there.rows[i].at(key), here.rows[i].at(key)) << "row " << i;
+  // The log is that of the CPU, line by line, though reports come later; when a save or a picture
+  // is done is the business of its thread.
+  const auto lines_of = [](const Run& run) {
+    std::vector<std::string> lines;
+    for (const data::JsonRecord& row : run.log.rows())
+      if (const std::string kind = train::text_of(row, "kind");
+          kind != "checkpoint" && kind != "figure" && kind != "warning")
+        lines.push_back(detail::join(kind, " after update ", *train::number_of(row, "update"),
+                                     ", epoch ", train::number_of(row, "epoch").value_or(-1)));
+    return lines;
+  };
+  EXPECT_EQ(lines_of(there), lines_of(here));
 }
 
 // Accumulation, batch norm's running statistics (which are saved and validated with), SGD, and the
@@ -204,10 +119,10 @@ TEST_F(DeviceTrainer, OverflowIsSkippedAndRecoveredFrom) {
   for (size_t i = 0; i < scales.size(); ++i)
     EXPECT_EQ(scales[i], std::ldexp(1.0, 30 - static_cast<int>(i)));
   size_t at_first = 0;  // skipped before the first update
-  for (const Row& row : forced.rows) {
-    if (row.at("kind") == "train") break;
-    if (row.at("kind") != "skipped") continue;
-    EXPECT_EQ(row.at("update"), "0");
+  for (const data::JsonRecord& row : forced.log.rows()) {
+    if (train::text_of(row, "kind") == "train") break;
+    if (train::text_of(row, "kind") != "skipped") continue;
+    EXPECT_EQ(train::number_of(row, "update"), 0);
     ++at_first;
   }
   ASSERT_GT(at_first, 1u);
@@ -280,8 +195,7 @@ TEST_F(DeviceTrainer, AGraphHasTheBitsOfTheEagerStep) {
     EXPECT_EQ(trainer.step_graph()->way("step"), StepGraph::Way::replayed)
         << trainer.step_graph()->why_eager("step");
     EXPECT_EQ(trainer.arena().values().all().to_vector<float>(), eager.weights) << more;
-    Run graph;
-    graph.rows = rows_of("graph");
+    const Run graph{.dir = "graph", .weights = {}, .log = log_of("graph"), .position = {}};
     EXPECT_EQ(graph.series("train", "loss"), eager.series("train", "loss")) << more;
     EXPECT_EQ(graph.series("train", "lr"), eager.series("train", "lr")) << more;
     EXPECT_EQ(graph.series("validation", "loss"), eager.series("validation", "loss")) << more;

@@ -212,6 +212,24 @@ TEST_F(Loop, ValidationHasTheSameBitsWithMoreRanksThanCases) {
   }
 }
 
+// Feature 50: the gradient of an epoch's smaller last window is the mean over the samples it
+// holds: one sample in windows of four is one sample in windows of one.
+TEST_F(Loop, ASmallerLastWindowIsTheMeanOverItsSamples) {
+  const std::string settings =
+      "optim.kind = 'sgd'\noptim.schedule = 'constant'\noptim.momentum = 0.0\noptim.clip = 0.0\n"
+      "train.epochs = 2\n";
+  const auto self = make_self_communicator();
+  const Result one = train(config(detail::join("one", ranks->rank()), settings), *self,
+                           {.n_training = 1}),
+               four = train(config("four", settings + "train.accumulate = 4\n"), *ranks,
+                            {.n_training = 1});
+  ASSERT_EQ(2, one.updates);
+  ASSERT_EQ(2, four.updates);
+  ASSERT_EQ(one.weights.size(), four.weights.size());
+  for (size_t i = 0; i < one.weights.size(); ++i)
+    EXPECT_NEAR(one.weights[i], four.weights[i], 1e-6) << i;  // some roundings of weights below 1
+}
+
 // Feature 146: a run that early stopping has ended goes on with a longer patience, and only then.
 TEST_F(Loop, AnEndedRunGoesOnWithMorePatience) {
   const auto run = [&](const std::string& patience, bool resume) {
