@@ -9,14 +9,17 @@
 #include "data/csv.hpp"
 #include "data/jsonl.hpp"
 #include "tests/data/pipeline_support.hpp"
+#include "tests/data/small_disk.hpp"
 
 namespace bora::data {
 namespace {
 
 using test::message_of;
 using test::read_file;
+using test::SmallDisk;
 using test::TempFolder;
 using test::write_file;
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
