@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DROOT=<repository> -P cmake/check_features.cmake
 # Every test that docs/features.md names must exist: `Suite.Name` as a TEST in tests/, `e2e.name`, `slurm.name` and `network.name` as scripts,
-# `endings.name` as an ending in tests/comm/CMakeLists.txt.
+# `endings.name` as an ending in tests/comm/CMakeLists.txt, any other as a bora_command_test.
 cmake_minimum_required(VERSION 3.25)
 file(GLOB_RECURSE sources "${ROOT}/tests/*.cpp" "${ROOT}/tests/CMakeLists.txt" "${ROOT}/tests/*/CMakeLists.txt")
 set(all "")
@@ -27,6 +27,7 @@ foreach(name IN LISTS names)
       list(APPEND missing "${name}")
     endif()
   elseif(suite STREQUAL "comm" AND EXISTS "${ROOT}/tests/comm/${test}_test.sh")
+  elseif(all MATCHES "bora_command_test\\(${suite}\\.${test} ")
   elseif(NOT all MATCHES "TEST(_F|_P)?\\(${suite},[ \n]*${test}\\)")
     list(APPEND missing "${name}")
   endif()

@@ -82,8 +82,8 @@ std::vector<Row> pool_rows() {
              r.call([&] { k::masked_mean_pool(r.stream(), Dims3::all(2), x, region, y, counts); });
            },
        .roundings = 2,
-       .least_extent = 2,
-       .types = {DType::f32}}};
+       .types = {DType::f32},
+       .least_extent = 2}};
 }
 
 std::vector<Row> resample_rows() {

@@ -42,6 +42,7 @@ class EvaluationTest : public ::testing::Test {
   /// After options_ and the configuration have been settled.
   Evaluation run() {
     cases_.emplace(trained_.config.data, trained_.config.split, *ranks_);
+    cases_->fit(*ranks_);
     trained_.normaliser = cases_->all().normaliser();
     return evaluate(
         trained_,

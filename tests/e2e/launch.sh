@@ -74,14 +74,14 @@ wait "$first" || { cat "$work/first" >&2; fail "rank 0 was disturbed"; }
 run "$launch" -n 2 --interface lo "$unet3d" info
 
 # --- the launcher: variables, codes, two at once, two nodes (features 6, 7, 8, 17)
-ranks_of() { sort | tr '\n' ';'; }
+sorted_line() { sort | tr '\n' ';'; }
 # shellcheck disable=SC2016  # the workers' shells expand it
 echo_ranks='echo $RANK $LOCAL_RANK $WORLD_SIZE'
-[ "$("$launch" -n 3 sh -c "$echo_ranks" | ranks_of)" = "0 0 3;1 1 3;2 2 3;" ] || fail "the variables of one node"
+[ "$("$launch" -n 3 sh -c "$echo_ranks" | sorted_line)" = "0 0 3;1 1 3;2 2 3;" ] || fail "the variables of one node"
 for node in 0 1; do
   "$launch" -n 2 --nodes 2 --node $node --master 127.0.0.1 sh -c "$echo_ranks \$MASTER_PORT"
 done >"$work/nodes"
-[ "$(ranks_of <"$work/nodes")" = "0 0 4 29500;1 1 4 29500;2 0 4 29500;3 1 4 29500;" ] ||
+[ "$(sorted_line <"$work/nodes")" = "0 0 4 29500;1 1 4 29500;2 0 4 29500;3 1 4 29500;" ] ||
   { cat "$work/nodes" >&2; fail "the variables of two nodes"; }
 port=$(free_port)
 "$launch" -n 2 --nodes 2 --node 1 --master 127.0.0.1:"$port" "$bin/endings" well >"$work/node1" 2>/dev/null &
