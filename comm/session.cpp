@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -252,6 +253,9 @@ namespace {
 
 int run(const std::function<std::unique_ptr<Session>()>& start,
         const std::function<int(Session&)>& body) {
+  // A file over the limit of `ulimit -f` is then a write that fails and says so, as on a full disk,
+  // and not the end of this rank without a word.
+  std::signal(SIGXFSZ, SIG_IGN);
   std::unique_ptr<Session> session;
   int code = 0;
   std::string message;

@@ -119,6 +119,7 @@ void CheckpointSaver::Shared::write(Job& job) {
     }
     const double begin_s = now_s();
     try {
+      if (options.may_write) options.may_write();
       folder.write(*job.writer, name);
       const std::lock_guard lock(mutex);
       saved.push_back({.name = name,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ class CheckpointSaver {
     int64_t keep = 0;
     /// finish() gives up when the disk took nothing for so long; the destructor after a tenth.
     double patience_s = 600;
+    /// Called by the thread before each file; where it throws an Error the file is not written.
+    std::function<void()> may_write = {};
   };
 
   /// Removes what killed writers of the folder left half written.

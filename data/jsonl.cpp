@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/log.hpp"
+#include "data/atomic_file.hpp"
 
 namespace bora::data {
 namespace {
@@ -98,7 +100,15 @@ void JsonlWriter::write(const JsonRecord& record) {
   while (at < line.size()) {
     const ssize_t n = ::write(fd_, line.data() + at, line.size() - at);
     if (n < 0 && errno == EINTR) continue;
-    BORA_CHECK(n > 0, "writing ", path_, ": ", std::strerror(n < 0 ? errno : EIO));
+    if (n <= 0) {
+      const int code = n < 0 ? errno : EIO;
+      // A full disk may have taken a part: it must not become one line with what comes next.
+      const off_t end = ::lseek(fd_, 0, SEEK_END);
+      const bool whole = at == 0 || (end >= static_cast<off_t>(at) &&
+                                     ::ftruncate(fd_, end - static_cast<off_t>(at)) == 0);
+      BORA_FAIL("writing ", path_, ": ", std::strerror(code),
+                whole ? "" : "; its last line is not whole");
+    }
     at += static_cast<size_t>(n);
   }
 }
@@ -141,23 +151,33 @@ std::vector<JsonRecord> read_json_lines(const std::string& path) {
 int64_t truncate_after(const std::string& path, std::string_view key, double value) {
   if (!std::filesystem::exists(path)) return 0;
   const std::string text = read_all(path);
-  size_t keep = 0;
-  int64_t line_number = 1;
-  while (true) {
-    const size_t end = text.find('\n', keep);
+  size_t at = 0;
+  int64_t line_number = 0, n_removed = 0;
+  std::string kept;
+  while (at < text.size()) {
+    const size_t end = text.find('\n', at);
     if (end == std::string::npos) break;  // the rest was never finished
-    const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(keep),
-                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    BORA_CHECK(line.is_object(), path, ":", line_number, ": not a JSON object");
-    const auto found = line.find(std::string(key));
-    if (found != line.end() && found->is_number() && found->get<double>() > value) break;
-    keep = end + 1;
     ++line_number;
+    const Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(at),
+                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (line.is_object()) {
+      const auto found = line.find(std::string(key));
+      if (found != line.end() && found->is_number() && found->get<double>() > value) break;
+      kept.append(text, at, end + 1 - at);
+    } else {
+      log_warn(path, ":", line_number,
+               ": not a JSON object (a host or a disk has failed?): removed");
+      ++n_removed;
+    }
+    at = end + 1;
   }
-  if (keep == text.size()) return 0;
-  int64_t n_removed = text.back() == '\n' ? 0 : 1;
-  for (size_t i = keep; i < text.size(); ++i) n_removed += text[i] == '\n';
-  cut(path, keep);
+  n_removed += std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), '\n');
+  if (!text.empty() && text.back() != '\n') ++n_removed;
+  if (kept.size() == text.size()) return 0;
+  if (text.starts_with(kept))
+    cut(path, kept.size());
+  else
+    write_file_atomic(path, kept);
   return n_removed;
 }
 

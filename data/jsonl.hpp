@@ -51,7 +51,7 @@ class JsonlWriter {
   JsonlWriter& operator=(JsonlWriter&&) = delete;
   JsonlWriter(const JsonlWriter&) = delete;
 
-  /// Throws Error naming the path and the reason (disk full).
+  /// Throws Error naming the path and the reason (disk full); nothing of the record stays then.
   void write(std::initializer_list<std::pair<std::string_view, JsonValue>> record);
   void write(const JsonRecord& record);
 
@@ -67,8 +67,9 @@ std::vector<JsonRecord> read_json_lines(const std::string& path);
 
 /// For resuming: cuts the file in front of the first line whose number `key` is greater than
 /// `value`, and an unfinished last line.  Lines without the key stay if they come before.  Returns
-/// how many lines were removed.  A missing file is fine (0).  Throws Error naming path and line if
-/// a finished line is not a JSON object.
+/// how many lines were removed.  A missing file is fine (0).  A finished line that is not a JSON
+/// object (after a power failure) is removed too, with a warning that names it: a broken log must
+/// not keep a run from going on.
 int64_t truncate_after(const std::string& path, std::string_view key, double value);
 
 }  // namespace bora::data

@@ -23,13 +23,14 @@ std::vector<std::string> run_files(const std::string& dir) {
 
 }  // namespace
 
-void claim_folder(const RunConfig& config) {
+std::shared_ptr<RunLock> claim_folder(const RunConfig& config) {
   namespace fs = std::filesystem;
   const std::string& dir = config.output.dir;
   std::error_code failure;
   fs::create_directories(dir, failure);
   BORA_CHECK(!failure, "cannot make the folder ", dir, ": ", failure.message());
-  if (config.resume) return;
+  auto lock = std::make_shared<RunLock>(dir);
+  if (config.resume) return lock;
   for (const std::string& name : run_files(dir)) {
     const std::string path = dir + "/" + name;
     if (!config.overwrite)
@@ -48,6 +49,7 @@ void claim_folder(const RunConfig& config) {
   for (const fs::directory_entry& entry :
        fs::directory_iterator(dir + "/" + kPictureFolder, failure))
     if (config.overwrite && entry.path().extension() == ".png") fs::remove(entry.path(), failure);
+  return lock;
 }
 
 }  // namespace bora::train

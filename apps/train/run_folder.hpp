@@ -2,9 +2,10 @@
 // The folder of a training run: one run a folder.
 #pragma once
 
-#include <string>
+#include <memory>
 
 #include "apps/train/config.hpp"
+#include "apps/train/run_lock.hpp"
 
 namespace bora::train {
 
@@ -14,7 +15,7 @@ inline constexpr const char* kPictureFolder = "pictures";
 /// Makes output.dir ready for a new run (or leaves it to a resumed one).  A folder holds one run: a
 /// second one in it would mix their checkpoints.  Throws UsageError where a run lies there already
 /// and neither resume nor overwrite is set; overwrite removes the run's own files, no others.
-/// Called by one rank.
-void claim_folder(const RunConfig& config);
+/// Returns the lock that keeps other runs out of it.  Called by one rank.
+std::shared_ptr<RunLock> claim_folder(const RunConfig& config);
 
 }  // namespace bora::train

@@ -10,6 +10,8 @@ namespace bora::train {
 
 namespace {
 
+constexpr double kLookEvery_s = 10;
+
 /// What went wrong, and that it is not the end of the world.
 template <class Body>
 decltype(auto) with_consolation(Body&& body) {
@@ -24,11 +26,13 @@ decltype(auto) with_consolation(Body&& body) {
 
 }  // namespace
 
-RunSaves::RunSaves(const OutputConfig& output)
+RunSaves::RunSaves(const OutputConfig& output, std::function<void()> may_write)
     : every_s_(output.checkpoint_minutes > 0 ? 60 * output.checkpoint_minutes
                                              : std::numeric_limits<double>::infinity()),
+      may_write_(std::move(may_write)),
+      looked_s_(now_s()),
       last_s_(now_s()),
-      saver_({.folder = output.dir, .keep = output.keep}) {}
+      saver_({.folder = output.dir, .keep = output.keep, .may_write = may_write_}) {}
 
 void RunSaves::save(const std::vector<std::string>& names, const data::StateFunction& state,
                     Point point, double begin_s) {
@@ -39,7 +43,21 @@ void RunSaves::save(const std::vector<std::string>& names, const data::StateFunc
   ++n_saves_;
 }
 
-bool RunSaves::needs_meeting() const { return saver_.failed() || now_s() - last_s_ >= every_s_; }
+bool RunSaves::needs_meeting() const {
+  return saver_.failed() || now_s() - last_s_ >= every_s_ || would_fail();
+}
+
+// Rows of the log are written between saves, too: not for long into another run's.
+bool RunSaves::would_fail() const {
+  if (!may_write_ || now_s() - looked_s_ < kLookEvery_s) return false;
+  looked_s_ = now_s();
+  try {
+    may_write_();
+  } catch (const Error&) {
+    return true;  // the save says why
+  }
+  return false;
+}
 
 void RunSaves::report(data::JsonlWriter& log, double run_begin_s) {
   write_rows(with_consolation([&] { return saver_.poll(); }), log, run_begin_s);

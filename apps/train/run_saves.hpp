@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ namespace bora::train {
 /// that a save failed or is due by the clock: needs_meeting() says when.
 class RunSaves {
  public:
-  explicit RunSaves(const OutputConfig& output);
+  /// `may_write`: throws, in the writer's thread before each file, where the folder is another
+  /// run's by now.
+  explicit RunSaves(const OutputConfig& output, std::function<void()> may_write = {});
 
   /// What the saves are made for.
   struct Point {
@@ -28,7 +31,8 @@ class RunSaves {
   void save(const std::vector<std::string>& names, const data::StateFunction& state, Point point,
             double begin_s);
 
-  /// Whether output.checkpoint_minutes have gone by since the last save, or one has failed.
+  /// Whether output.checkpoint_minutes have gone by since the last save, or one has failed, or, as
+  /// is looked now and then, would.
   bool needs_meeting() const;
   bool failed() const { return saver_.failed(); }
 
@@ -44,8 +48,12 @@ class RunSaves {
   void write_rows(const std::vector<data::CheckpointSaver::Saved>& saved, data::JsonlWriter& log,
                   double run_begin_s);
 
+  bool would_fail() const;
+
   double every_s_;  // infinity: never
-  double last_s_;   // when the last save began
+  std::function<void()> may_write_;
+  mutable double looked_s_;
+  double last_s_;  // when the last save began
   struct Save {
     Point point;
     double wait_s;

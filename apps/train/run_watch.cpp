@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 
 #include "apps/common/progress.hpp"
@@ -23,6 +25,7 @@ namespace bora::train {
 namespace {
 
 constexpr size_t kMostCases = 500;
+constexpr int kPatience_s = 60;
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -79,6 +82,7 @@ std::string file_of(const Picture& picture) {
 
 struct RunWatch::Job {
   std::atomic<bool> done{false};
+  std::promise<void> end;
   std::string error, picture_error;
   double seconds = 0;
   // The first picture, for TensorBoard.
@@ -95,8 +99,15 @@ RunWatch::RunWatch(const RunConfig& config, Collective& ranks, Device device)
       last_report_s_(begin_s_),
       last_pictures_s_(begin_s_) {}
 
-RunWatch::~RunWatch() {
-  if (job_.joinable()) job_.join();
+RunWatch::~RunWatch() { end_job(); }
+
+// A file system that hangs must not keep a run from its end: the thread keeps what it works on.
+bool RunWatch::end_job() {
+  if (!job_.joinable()) return true;
+  const bool ended = state_->end.get_future().wait_for(std::chrono::seconds(kPatience_s)) ==
+                     std::future_status::ready;
+  ended ? job_.join() : job_.detach();
+  return ended;
 }
 
 /// Runs `body` as long as `works`; the first Error is warned of and ends that.
@@ -231,9 +242,9 @@ void RunWatch::report() {
 // The thread reads and writes files only, and what the pictures hold: nothing that training uses.
 void RunWatch::start_job(std::vector<Picture> pictures) {
   last_report_s_ = now_s();
-  state_ = std::make_unique<Job>();
+  state_ = std::make_shared<Job>();
   state_->update = update_;
-  job_ = std::thread([job = state_.get(), dir = folder(), pictures = std::move(pictures)] {
+  job_ = std::thread([job = state_, dir = folder(), pictures = std::move(pictures)] {
     const double begin = now_s();
     job->picture_error = error_of([&] {
       if (pictures.empty()) return;
@@ -246,13 +257,19 @@ void RunWatch::start_job(std::vector<Picture> pictures) {
     job->error = error_of([&] { write_report(dir); });
     job->seconds = now_s() - begin;
     job->done = true;
+    job->end.set_value();
   });
 }
 
 void RunWatch::join_job() {
   if (!job_.joinable()) return;
-  job_.join();
-  const std::unique_ptr<Job> job = std::move(state_);
+  if (!end_job()) {
+    state_.reset();
+    try_once("report.html", report_works_,
+             [&] { BORA_FAIL("writing in ", folder(), " does not end for ", kPatience_s, " s"); });
+    return;
+  }
+  const std::shared_ptr<Job> job = std::move(state_);
   report_cost_s_ += job->seconds;
   if (!job->png.empty())
     try_once("TensorBoard's events", events_work_,

@@ -90,6 +90,7 @@ class RunWatch {
   void take_warnings();
   void start_job(std::vector<Picture> pictures);
   void join_job();
+  bool end_job();  // false: it hangs, and was left to itself
   void last_report();
   std::string folder() const { return config_.output.dir; }
 
@@ -105,7 +106,7 @@ class RunWatch {
   // The thread, what it works on, and what came of it.
   std::thread job_;
   struct Job;
-  std::unique_ptr<Job> state_;
+  std::shared_ptr<Job> state_;  // the thread's too
   double last_report_s_, last_pictures_s_, report_cost_s_ = 0;
   bool events_work_ = true, report_works_ = true, pictures_work_ = true, scores_told_ = false;
 };

@@ -100,7 +100,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   }
   const std::string dir = config.output.dir;
   ranks.agree("preparing " + dir, [&] {
-    if (main()) claim_folder(config);
+    if (main()) lock_ = claim_folder(config);
   });
   set_flight_record_folder(dir);
   resume();
@@ -116,7 +116,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
     if (config.resume) data::truncate_after(log, "update", static_cast<double>(updates()));
     metrics_log_ = std::make_unique<data::JsonlWriter>(
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
-    saves_.emplace(config.output);
+    saves_.emplace(config.output, [lock = lock_] { lock->require(); });
   }
   announce();
   begin_watch();

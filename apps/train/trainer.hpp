@@ -22,6 +22,7 @@
 #include "apps/train/epoch_summary.hpp"
 #include "apps/train/feed.hpp"
 #include "apps/train/loss_log.hpp"
+#include "apps/train/run_lock.hpp"
 #include "apps/train/run_record.hpp"
 #include "apps/train/run_saves.hpp"
 #include "apps/train/run_watch.hpp"
@@ -95,6 +96,7 @@ class Trainer {
   int64_t updates_at_most() const { return updates() + updater_->pending(); }
   bool train();
   void begin_watch();
+  void say_failed(const std::string& message);
   void end_watch();
   void show_progress(data::EpochPosition at, double loss, const apps::JobWindow& job, double lr);
   void log_window(const apps::UpdateReport& report, data::EpochPosition at);
@@ -155,6 +157,7 @@ class Trainer {
   int64_t saved_updates_ = -1;  // of the newest checkpoint that was handed in or read; -1: none
   bool unsaved_ = false;        // last.h5 is behind
   int64_t lr_ranks_ = 1;        // that the rule optim.scale_lr counts: those of the run's beginning
+  std::shared_ptr<RunLock> lock_;                              // rank 0: of output.dir
   std::optional<RunSaves> saves_;                              // rank 0
   std::optional<std::pair<data::EpochPosition, bool>> saved_;  // last.h5: place, validation due
   bool file_has_plans_ = false;  // the checkpoint to resume from: convolution plans

@@ -21,8 +21,17 @@ bool Trainer::run() {
     return train();
   } catch (const std::exception& e) {
     progress_.clear();
-    if (main()) watch_->failed(e.what(), updates(), position_.data.epoch);
+    if (main()) say_failed(e.what());
     throw;
+  }
+}
+
+// What it was must be told, also where the log cannot take it.
+void Trainer::say_failed(const std::string& message) {
+  try {
+    watch_->failed(message, updates(), position_.data.epoch);
+  } catch (const std::exception& e) {
+    if (message != e.what()) log_warn(e.what());
   }
 }
 

@@ -9,14 +9,17 @@
 #include "data/csv.hpp"
 #include "data/jsonl.hpp"
 #include "tests/data/pipeline_support.hpp"
+#include "tests/data/small_disk.hpp"
 
 namespace bora::data {
 namespace {
 
 using test::message_of;
 using test::read_file;
+using test::SmallDisk;
 using test::TempFolder;
 using test::write_file;
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -75,8 +78,36 @@ TEST(Jsonl, TruncatesWhatALaterResumeWouldRepeat) {
   write_file(path, head + "{\"upda");
   EXPECT_EQ(truncate_after(path, "update", 9), 1);
   EXPECT_EQ(read_file(path), head);
-  write_file(path, head + "garbage\n");
-  EXPECT_THAT(message_of([&] { truncate_after(path, "update", 9); }), HasSubstr("m.jsonl:5"));
+}
+
+// What a power failure makes of a log must not keep a run from being resumed (feature 145).
+TEST(Jsonl, RemovesBrokenLinesForAResume) {
+  const TempFolder folder;
+  const std::string path = folder.file("m.jsonl");
+  const std::string first = "{\"update\":1}\n", second = "{\"update\":2}\n";
+  write_file(path, first + std::string(8, '\0') + "\n" + second + "7\n" + "{\"update\":3}\n");
+  EXPECT_EQ(truncate_after(path, "update", 2), 3);
+  EXPECT_EQ(read_file(path), first + second);
+  EXPECT_EQ(truncate_after(path, "update", 2), 0);
+}
+
+// A full disk takes a part of a line: it goes again, and what is written later is a line of its
+// own.
+TEST(Jsonl, AFullDiskLeavesWholeLines) {
+  const TempFolder folder;
+  const std::string path = folder.file("m.jsonl");
+  JsonlWriter log(path, OpenMode::replace);
+  log.write({{"update", int64_t{1}}});
+  {
+    const SmallDisk full(20);
+    EXPECT_THAT(message_of([&] {
+                  log.write({{"text", std::string(100, 'x')}});
+                }),
+                AllOf(HasSubstr("m.jsonl"), HasSubstr("File too large")));
+    EXPECT_EQ(read_file(path), "{\"update\":1}\n");
+  }
+  log.write({{"update", int64_t{2}}});
+  EXPECT_EQ(read_file(path), "{\"update\":1}\n{\"update\":2}\n");
 }
 
 TEST(Jsonl, ReadsWhatItWrote) {

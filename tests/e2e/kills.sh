@@ -70,15 +70,15 @@ torment() {  # torment RANKS KILLS
       done
     fi
     nap $((RANDOM % 300))
-    if [ $((RANDOM % 2)) -eq 0 ]; then  # in the midst of a file
-      for _ in $(seq 3000); do compgen -G "$dir/*.tmp-*" >/dev/null && break; done
-    fi
     victims=$(ranks_of "$dir" "$n")
     if [ -n "$victims" ]; then
       case $((RANDOM % 3)) in
         0) victims=$(shuf -n 1 --random-source=<(yes "$RANDOM") <<<"$victims") ;;  # one rank: the others must end too
         *) victims+=" $job" ;;
       esac
+      if [ $((RANDOM % 2)) -eq 0 ]; then  # in the midst of a file, which takes a millisecond: nothing slow between the look and the kill
+        for _ in $(seq 3000); do compgen -G "$dir/*.h5.tmp-*" >/dev/null && break; done
+      fi
       # shellcheck disable=SC2086
       kill -KILL $victims 2>/dev/null || true
       left=$((left - 1))
@@ -130,9 +130,12 @@ full_disk() {  # full_disk RANKS: in the midst of a run files can no longer be l
   grep -q "error: .*saving checkpoint '$dir/.*File too large.*--resume goes on" "$dir.log" || { cat "$dir.log" >&2; fail "full disk: what is not told"; }
   check_files "$dir"
   [ -z "$(find "$dir" -name '*.tmp-*')" ] || fail "full disk: half written files are left"
-  start "$n" "$dir" --train.epochs=30 --train.max_updates=$((n == 1 ? 30 : 20)) --resume
+  # Some updates further than it has come, however fast this machine is.
+  local target
+  target=$(($(sed -n 's/.*"kind":"checkpoint","update":\([0-9]*\),.*/\1/p' "$dir/metrics.jsonl" | sort -n | tail -n 1) + 6))
+  start "$n" "$dir" --train.epochs=30 --train.max_updates="$target" --resume
   wait "$job" || { cat "$dir.log" >&2; fail "the run after the full disk"; }
-  start "$n" "$work/free$n" --train.epochs=30 --train.max_updates=$((n == 1 ? 30 : 20))
+  start "$n" "$work/free$n" --train.epochs=30 --train.max_updates="$target"
   wait "$job" || fail "the run on a free disk"
   "$bin/compare_checkpoints" "$work/free$n/last.h5" "$dir/last.h5" >/dev/null || fail "full disk, $n ranks: not the bits of the run on a free disk"
 }

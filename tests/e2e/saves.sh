@@ -58,4 +58,23 @@ expect_failure 2 "holds a run already (update-00000014.h5)" "$bin/unet3d" train 
 train 1 "$work/held" --train.epochs=1 --overwrite
 [ "$(files "$work/held")" = "best.h5 last.h5" ] || fail "after --overwrite: $(ls "$work/held")"
 [ -f "$work/held/notes.txt" ] || fail "--overwrite removes files of others"
+
+# A limit on the size of files (shell's ulimit, batch systems) is told as a full disk is: rank 0 is not killed by SIGXFSZ.
+(
+  ulimit -f 30
+  expect_failure 1 "File too large" "$bin/bora_launch" -n 2 "$bin/unet3d" train "${small[@]}" --train.epochs=1 --output.dir="$work/limit"
+)
+
+# One run a folder: a second one is refused while the first works, and neither waits for one that was killed.
+train_two() { "$bin/unet3d" train "${small[@]}" --train.patience=0 --train.epochs=200 --output.dir="$work/two" "$@"; }
+train_two >"$work/two.log" 2>&1 &
+for _ in $(seq 200); do [ -f "$work/two/last.h5" ] && break; sleep 0.1; done
+for way in --resume --overwrite; do
+  expect_failure 2 "another run is at work in it (process $(ranks_of "$work/two") on host" \
+    "$bin/unet3d" train "${small[@]}" --output.dir="$work/two" $way
+done
+kill -KILL "$(ranks_of "$work/two")"
+wait
+train_two --train.max_updates=1 --resume >"$work/two.log" 2>&1 || { cat "$work/two.log" >&2; fail "a dead run's lock keeps others out"; }
+[ ! -e "$work/two/run.lock" ] || fail "the lock is left behind"
 echo "saves: all as it should be"
