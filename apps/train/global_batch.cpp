@@ -59,10 +59,12 @@ void require_same_samples(const TrainConfig& before, int ranks_before, const Tra
   throw UsageError(detail::join(
       "the checkpoint's updates take ", then, " samples (", factors(before, ranks_before),
       "), those of this run ", here, " (", factors(now, ranks_now),
-      "): the learning rate would jump. Keep the product; --train.global_batch=", then,
-      " instead of train.accumulate keeps it with any number of ranks that fits. Or start a new "
-      "run "
-      "in another output.dir"));
+      "): the learning rate would jump. Keep the product",
+      then % now.batch == 0
+          ? detail::join("; --train.global_batch=", then, " instead of train.accumulate keeps it (",
+                         ranks_that_fit(then / now.batch), " ranks can share it)")
+          : detail::join("; train.batch=", now.batch, " does not divide it"),
+      ". Or start a new run in another output.dir"));
 }
 
 }  // namespace bora::train

@@ -5,6 +5,7 @@
 
 #include "apps/common/text.hpp"
 #include "core/profile.hpp"
+#include "data/run_checkpoints.hpp"
 
 namespace bora::train {
 
@@ -12,15 +13,17 @@ namespace {
 
 constexpr double kLookEvery_s = 10;
 
-/// What went wrong, and that it is not the end of the world.
+/// What went wrong, and that it is not the end of the world where files came before.
 template <class Body>
-decltype(auto) with_consolation(Body&& body) {
+decltype(auto) with_consolation(const std::string& folder, Body&& body) {
   try {
     return body();
   } catch (const Error& e) {
     throw Error(std::string(e.what()) +
-                "; the files before it remain, and the same command with --resume goes on from "
-                "them");
+                (data::checkpoints_in(folder).empty()
+                     ? "; no checkpoint was written before it"
+                     : "; the files before it remain, and the same command with --resume goes on "
+                       "from them"));
   }
 }
 
@@ -32,11 +35,12 @@ RunSaves::RunSaves(const OutputConfig& output, std::function<void()> may_write)
       may_write_(std::move(may_write)),
       looked_s_(now_s()),
       last_s_(now_s()),
+      folder_(output.dir),
       saver_({.folder = output.dir, .keep = output.keep, .may_write = may_write_}) {}
 
 void RunSaves::save(const std::vector<std::string>& names, const data::StateFunction& state,
                     Point point, double begin_s) {
-  const int64_t ticket = with_consolation([&] { return saver_.save(names, state); });
+  const int64_t ticket = with_consolation(folder_, [&] { return saver_.save(names, state); });
   last_s_ = now_s();
   saves_[ticket] = {point, last_s_ - begin_s, names.size()};
   wait_s_ += last_s_ - begin_s;
@@ -60,12 +64,12 @@ bool RunSaves::would_fail() const {
 }
 
 void RunSaves::report(data::JsonlWriter& log, double run_begin_s) {
-  write_rows(with_consolation([&] { return saver_.poll(); }), log, run_begin_s);
+  write_rows(with_consolation(folder_, [&] { return saver_.poll(); }), log, run_begin_s);
 }
 
 void RunSaves::finish(data::JsonlWriter& log, double run_begin_s) {
   const double begin_s = now_s();
-  const auto saved = with_consolation([&] { return saver_.finish(); });
+  const auto saved = with_consolation(folder_, [&] { return saver_.finish(); });
   wait_s_ += now_s() - begin_s;
   write_rows(saved, log, run_begin_s);
 }

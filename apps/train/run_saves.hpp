@@ -54,6 +54,7 @@ class RunSaves {
   std::function<void()> may_write_;
   mutable double looked_s_;
   double last_s_;  // when the last save began
+  std::string folder_;
   struct Save {
     Point point;
     double wait_s;

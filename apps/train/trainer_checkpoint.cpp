@@ -145,7 +145,8 @@ void Trainer::resume() {
       average_->expect(reader.has("ema_begin"));
       const OldSettings old = task_->compare_settings(reader.peek<std::string>("config"), path);
       for (const std::string& line : old.changes)
-        if (main()) log_info("setting changed since the checkpoint: ", line);
+        if (main() && !line.starts_with("train.extend:"))  // what it did is told where it acts
+          log_info("setting changed since the checkpoint: ", line);
       state(reader);
       reader.finish();
     });

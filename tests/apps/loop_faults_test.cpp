@@ -14,7 +14,8 @@ TEST_F(Loop, AnotherNumberOfSamplesAnUpdateIsRefused) {
   RunConfig other = config("kept", n == 4 ? "train.accumulate = 3\n" : "train.accumulate = 1\n");
   other.resume = true;
   EXPECT_THAT(message_of([&] { train(other, *ranks); }),
-              HasSubstr(detail::join("--train.global_batch=", 2 * n)));
+              HasSubstr(detail::join("--train.global_batch=", 2 * n,
+                                     " instead of train.accumulate keeps it (1, 2")));
   RunConfig same = config("kept", detail::join("train.global_batch = ", 2 * n, "\n"));
   same.resume = true;
   EXPECT_TRUE(train(same, *ranks).done);

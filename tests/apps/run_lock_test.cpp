@@ -140,6 +140,22 @@ TEST_F(RunLockTest, ASaveIntoAnothersFolderWritesNothing) {
   EXPECT_EQ(std::filesystem::last_write_time(folder_ + "/last.h5"), written);
 }
 
+// Nothing is promised that is not there.
+TEST_F(RunLockTest, AFailedSaveSaysWhetherThereAreFilesToGoOnFrom) {
+  OutputConfig output;
+  output.dir = folder_;
+  RunSaves saves(output, [] { BORA_FAIL("no"); });
+  data::JsonlWriter log(folder_ + "/metrics.jsonl", data::OpenMode::replace);
+  int64_t x = 1;
+  const auto state = [&](StateVisitor& v) { v.value("x", x); };
+  saves.save({"last.h5"}, state, {1, 0}, 0);
+  EXPECT_THAT(message_of([&] { saves.finish(log, 0); }),
+              HasSubstr("no checkpoint was written before it"));
+  data::save_checkpoint(folder_ + "/best.h5", state);
+  saves.save({"last.h5"}, state, {2, 0}, 0);
+  EXPECT_THAT(message_of([&] { saves.finish(log, 0); }), HasSubstr("the files before it remain"));
+}
+
 TEST_F(RunLockTest, AFolderThatTakesNoFileIsToldByName) {
   EXPECT_THAT(message_of([&] { RunLock(folder_ + "/none"); }), HasSubstr("/none/run.lock"));
 }
