@@ -49,7 +49,7 @@ std::vector<float> values_of(const Tensor& t) { return t.to_vector<float>(); }
 
 // All ranks have the same average; best.h5 was chosen by its loss, not by the weights'.
 TEST_F(Average, IsValidatedAndTheSameEverywhere) {
-  Trainer trainer(config("train.ema = 0.5\noverwrite = true\n"), *ranks);
+  Trainer trainer(config("train.ema = 0.5\n"), *ranks);
   ASSERT_TRUE(trainer.average().on());
   EXPECT_TRUE(trainer.run());
   Tensor average = trainer.average().ema()->average().all(),
@@ -58,7 +58,9 @@ TEST_F(Average, IsValidatedAndTheSameEverywhere) {
                         "after a run");
   EXPECT_NE(values_of(average), values_of(weights));
   // The validation of the same weights without an average has another loss.
-  Trainer plain(config("overwrite = true\n"), *ranks);
+  Config beside = config("");
+  beside.output.dir = folder + "/plain";  // the first one is still at work in its own
+  Trainer plain(beside, *ranks);
   plain.run();
   EXPECT_FALSE(plain.average().on());
   EXPECT_EQ(values_of(plain.arena().values().all()), values_of(weights))
@@ -69,7 +71,7 @@ TEST_F(Average, IsValidatedAndTheSameEverywhere) {
 TEST_F(Average, IsWhatPredictionsLoadUnlessToldOtherwise) {
   std::vector<float> average, weights;
   {
-    Trainer trainer(config("train.ema = 0.5\noverwrite = true\n"), *ranks);
+    Trainer trainer(config("train.ema = 0.5\n"), *ranks);
     trainer.run();
     average = values_of(trainer.average().ema()->average().all());
     weights = values_of(trainer.arena().values().all());

@@ -91,6 +91,9 @@ if(EXAMPLE)
   # Only the first rank writes (feature 173).
   file(GLOB one RELATIVE "${WORK}/runs/one" "${WORK}/runs/one/*")
   file(GLOB found RELATIVE "${WORK}/runs/two" "${WORK}/runs/two/*")
+  foreach(files IN ITEMS one found)  # the name of TensorBoard's file has the time and the process in it
+    list(TRANSFORM ${files} REPLACE "^(events\\.out\\.tfevents)\\..*" "\\1")
+  endforeach()
   if(NOT found STREQUAL one)
     message(FATAL_ERROR "package: two ranks leave '${found}', one leaves '${one}'")
   endif()
