@@ -26,8 +26,9 @@ class RunSaves {
   struct Point {
     int64_t update, epoch;
   };
-  /// Copies the state and has it written under `names`; begins the minutes anew.  `waits_s`: what
-  /// training has waited for this save already.  Throws what an earlier one failed with.
+  /// Copies the state and has it written under `names`; with last.h5 among them the minutes begin
+  /// anew.  `begin_s` (now_s()): since when training waits for this save.  Throws what an earlier
+  /// one failed with.
   void save(const std::vector<std::string>& names, const data::StateFunction& state, Point point,
             double begin_s);
 
@@ -53,7 +54,7 @@ class RunSaves {
   double every_s_;  // infinity: never
   std::function<void()> may_write_;
   mutable double looked_s_;
-  double last_s_;  // when the last save began
+  double last_s_;  // when last.h5 was last saved
   std::string folder_;
   struct Save {
     Point point;

@@ -16,6 +16,7 @@
 #include "apps/train/run_saves.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/profile.hpp"
 #include "data/jsonl.hpp"
 
 namespace bora::train {
@@ -138,6 +139,23 @@ TEST_F(RunLockTest, ASaveIntoAnothersFolderWritesNothing) {
   EXPECT_THAT(message_of([&] { saves.finish(log, 0); }), HasSubstr("node7"));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/best.h5"));
   EXPECT_EQ(std::filesystem::last_write_time(folder_ + "/last.h5"), written);
+}
+
+// A best.h5 at each epoch's end must not keep last.h5 from its turn.
+TEST_F(RunLockTest, OnlyAFileToGoOnFromBeginsTheMinutesAnew) {
+  OutputConfig output;
+  output.dir = folder_;
+  output.checkpoint_minutes = 1.0 / 60;  // 1 s
+  int64_t x = 1;
+  const auto state = [&](StateVisitor& v) { v.value("x", x); };
+  RunSaves timed(output, [] {});
+  const double begin_s = now_s();
+  while (!timed.needs_meeting()) {
+    timed.save({"best.h5"}, state, {1, 0}, now_s());
+    ASSERT_LT(now_s() - begin_s, 30.0) << "the clock never ran out";
+  }
+  timed.save({"last.h5"}, state, {1, 0}, now_s());
+  EXPECT_FALSE(timed.needs_meeting());
 }
 
 // Nothing is promised that is not there.
