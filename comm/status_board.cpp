@@ -3,12 +3,10 @@
 
 #include "comm/flight_recorder.hpp"
 #include "core/error.hpp"
+#include "core/host.hpp"
 
 #include <cstdio>
-#include <fstream>
 #include <iomanip>
-#include <iterator>
-#include <sstream>
 
 namespace bora {
 namespace {
@@ -30,19 +28,6 @@ struct StatusBoard::Place {
   std::atomic<uint64_t> asked;  // others count it up
   SeqLocked<RankStatus> status;
 };
-
-int64_t process_born(int64_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  // The name, in parentheses, may hold anything; then: state, and 19 fields on, the start.
-  const size_t end = text.rfind(')');
-  if (end == std::string::npos) return 0;
-  std::istringstream fields(text.substr(end + 1));
-  std::string field;
-  for (int i = 0; i < 20 && fields >> field; ++i)
-    if (i == 0 && (field == "Z" || field == "X")) return 0;
-  return fields ? std::atoll(field.c_str()) : 0;
-}
 
 StatusBoard::StatusBoard(std::function<char*(int)> place, std::vector<int> world_ranks, int index)
     : place_(std::move(place)), world_ranks_(std::move(world_ranks)), index_(index) {

@@ -63,8 +63,4 @@ class StatusBoard {
   bool neighbour_seen_ = false;
 };
 
-/// When the process began, in the clock ticks of /proc/<pid>/stat; 0 if there is none, or it is a
-/// zombie.
-int64_t process_born(int64_t pid);
-
 }  // namespace bora

@@ -2,6 +2,7 @@
 // Addresses: names, figures, and what this host has.
 #include "comm/tcp_socket.hpp"
 #include "core/error.hpp"
+#include "core/host.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -2,6 +2,7 @@
 #include "comm/tcp_rendezvous.hpp"
 
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/log.hpp"
 
 #include <sys/resource.h>

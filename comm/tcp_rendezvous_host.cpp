@@ -2,6 +2,7 @@
 // Rank 0's part of the meeting.
 #include "comm/tcp_rendezvous.hpp"
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/log.hpp"
 
 #include <fcntl.h>

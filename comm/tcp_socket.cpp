@@ -2,6 +2,7 @@
 #include "comm/tcp_socket.hpp"
 
 #include "core/error.hpp"
+#include "core/host.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -14,7 +15,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 namespace bora::tcp {
 namespace {
@@ -185,20 +185,12 @@ bool receive_all(int fd, void* data, size_t bytes, Clock::time_point deadline, s
   });
 }
 
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
 // Containers of one machine have its boot id, but may have shared memory of their own; network
 // namespaces that are to be hosts have a name of their own.
 std::string host_identity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat memory {};
   const bool have = ::stat("/dev/shm", &memory) == 0;
-  return detail::join(host_name(), "/", boot, "/", have ? memory.st_dev : 0);
+  return detail::join(host_name(), "/", boot_id(), "/", have ? memory.st_dev : 0);
 }
 
 }  // namespace bora::tcp

@@ -86,6 +86,5 @@ bool receive_all(int fd, void* data, size_t bytes, Clock::time_point deadline, s
 
 /// This machine and its shared memory, as one word: equal for ranks that can share memory.
 std::string host_identity();
-std::string host_name();
 
 }  // namespace bora::tcp

@@ -4,6 +4,7 @@
 #include "comm/operation.hpp"
 #include "comm/rank_group.hpp"
 #include "comm/status_board.hpp"
+#include "core/host.hpp"
 #include "core/log.hpp"
 
 #include <unistd.h>
@@ -54,9 +55,7 @@ Watchdog::Options options_before_start() {
       options.rank = std::atoi(rank);
       break;
     }
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  options.host = host;
+  options.host = host_name();
   options.grace_s = 0;  // nobody else could end it
   return options;
 }

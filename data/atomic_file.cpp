@@ -2,7 +2,6 @@
 #include "data/atomic_file.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,10 +11,10 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 
+#include "core/host.hpp"
 #include "core/log.hpp"
 
 namespace bora::data {
@@ -36,12 +35,6 @@ constexpr std::string_view kMark = ".tmp-", kOld = "-old";
 std::string folder_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   return parent.empty() ? "." : parent.string();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0) return "host";
-  return name;
 }
 
 // "<target>.tmp-<host>-<process>-<number>", perhaps with "-old" behind: its parts.
@@ -65,19 +58,8 @@ TemporaryName parse(std::string name) {
   return parts;
 }
 
-// A process that has ended but whose parent has not asked yet how (a zombie) is gone for us.
-bool has_ended(long process) {
-  if (::kill(static_cast<pid_t>(process), 0) != 0) return errno == ESRCH;  // sends nothing
-  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
-  std::string text;
-  std::getline(in, text);
-  const size_t name_end = text.rfind(") ");  // "1234 (name) S ..."; the name may hold anything
-  return name_end != std::string::npos && name_end + 2 < text.size() &&
-         (text[name_end + 2] == 'Z' || text[name_end + 2] == 'X');
-}
-
 bool is_dead(const fs::path& path, const TemporaryName& name) {
-  if (name.host == host_name()) return has_ended(name.process);
+  if (name.host == host_name()) return process_ended(name.process);
   std::error_code failure;
   const auto written = fs::last_write_time(path, failure);
   return !failure && fs::file_time_type::clock::now() - written > kStaleAfter;
@@ -109,12 +91,16 @@ void keep_second_name(const std::string& path, const std::string& other,
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path) {
-  BORA_CHECK(!path.empty(), "AtomicFile: wants a path, got an empty one");
-  static std::atomic<int> n_made{0};
-  temporary_ = bora::detail::join(path, kMark, host_name(), "-", ::getpid(), "-", n_made++);
+std::string temporary_beside(const std::string& path) {
+  static std::atomic<int64_t> n_made{0};
   remove_dead_temporaries(folder_of(path), [own = fs::path(path).filename().string()](
                                                const std::string& name) { return name == own; });
+  return bora::detail::join(path, kMark, host_name(), "-", ::getpid(), "-", n_made++);
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+  BORA_CHECK(!path.empty(), "AtomicFile: wants a path, got an empty one");
+  temporary_ = temporary_beside(path);
   // 0666 and not mkstemp's 0600: the umask decides who may read the result.
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode_t{0666});
   if (fd_ < 0) fail("creating", temporary_, errno);

@@ -38,6 +38,10 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+/// "<path>.tmp-<host>-<process>-<number>": a name that no other writer has, for a file that will
+/// take the place of `path`.  Removes those that killed writers of the same path have left.
+std::string temporary_beside(const std::string& path);
+
 /// Removes the temporary files in a folder whose writers are dead, of those targets whose name (in
 /// the folder) `of` accepts: their process is gone, if it was of this host, or nobody has written
 /// to them for 15 minutes.  Failures are ignored.

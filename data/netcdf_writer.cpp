@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 
 #include "core/error.hpp"
@@ -12,23 +9,6 @@
 
 namespace bora::data {
 
-namespace {
-
-/// Beside the target, and of nobody else: host, process and a count.  What killed writers of the
-/// same target have left there is removed.
-std::string temporary_name(const std::string& path) {
-  const std::filesystem::path target(path);
-  remove_dead_temporaries(
-      target.parent_path().string(),
-      [own = target.filename().string()](const std::string& name) { return name == own; });
-  static std::atomic<int64_t> count{0};
-  char host[256] = {};
-  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
-  return bora::detail::join(path, ".tmp-", host, "-", ::getpid(), "-", ++count);
-}
-
-}  // namespace
-
 struct NetcdfWriter::Impl {
   struct Entry {
     std::string name;
@@ -36,7 +16,7 @@ struct NetcdfWriter::Impl {
     std::vector<std::string> dimensions;
   };
   explicit Impl(const std::string& path)
-      : target(path), temporary(temporary_name(path)), file(hdf5::File::create(temporary)) {}
+      : target(path), temporary(temporary_beside(path)), file(hdf5::File::create(temporary)) {}
   ~Impl() {
     if (committed) return;
     variables.clear();

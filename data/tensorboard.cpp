@@ -14,6 +14,7 @@
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "core/host.hpp"
 
 namespace bora::data {
 namespace {
@@ -70,12 +71,6 @@ void put_double(std::string& out, uint64_t number, double value) {
 constexpr uint64_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 constexpr uint64_t kSummaryValue = 1;
 constexpr uint64_t kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
-
-std::string host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0) return "host";
-  return name;
-}
 
 int64_t unix_seconds() {
   using std::chrono::system_clock;

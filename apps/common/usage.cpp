@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/usage.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -11,6 +9,7 @@
 
 #include "apps/common/progress.hpp"
 #include "apps/common/text.hpp"
+#include "core/host.hpp"
 #include "core/memory_report.hpp"
 #include "core/profile.hpp"
 
@@ -18,11 +17,6 @@ namespace bora::apps {
 namespace {
 
 using bora::detail::join;
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "host";
-}
 
 // One line, host last: it may hold anything but a line's end.
 std::string encode(const RankUsage& u) {

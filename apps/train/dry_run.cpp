@@ -18,6 +18,7 @@
 #include "apps/train/dry_run_text.hpp"
 #include "apps/train/parallel.hpp"
 #include "apps/train/setup.hpp"
+#include "core/host.hpp"
 #include "core/log.hpp"
 #include "core/memory_report.hpp"
 #include "core/precision.hpp"
@@ -35,11 +36,6 @@ int64_t program_bytes() {
   int64_t size = 0, resident = 0;
   if (!(in >> size >> resident)) return 0;
   return std::max<int64_t>(resident * ::sysconf(_SC_PAGESIZE) - memory_of(cpu()).live, 0);
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "this host";
 }
 
 /// What samples are like: one of this rank's cases, or where the task does not know its extents the

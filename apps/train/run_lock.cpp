@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/log.hpp"
 #include "data/atomic_file.hpp"
 
@@ -23,10 +24,18 @@ namespace {
 constexpr const char* kFree = "free\n";
 
 struct Owner {
-  std::string host, process, began, boot;
+  std::string host;
+  int64_t process = 0, began = 0;
+  std::string boot;
 
-  std::string text() const { return host + " " + process + " " + began + " " + boot + "\n"; }
-  std::string who() const { return "process " + process + " on host " + host; }
+  std::string text() const { return detail::join(host, " ", process, " ", began, " ", boot, "\n"); }
+  std::string who() const { return detail::join("process ", process, " on host ", host); }
+  /// Of this host since its start; one that /proc hides (another user's) may be the one.
+  bool lives() const {
+    if (process <= 0 || process_ended(process)) return false;
+    const int64_t born = process_born(process);
+    return born == 0 || born == began;
+  }
 };
 
 std::string read_text(const std::string& path) {
@@ -40,28 +49,11 @@ Owner owner_of(const std::string& text) {
   return owner;
 }
 
-/// When a process began, in the kernel's ticks; empty if it is gone or has ended.
-std::string begin_of(const std::string& process) {
-  if (process.empty() || process.find_first_not_of("0123456789") != std::string::npos) return {};
-  const std::string text = read_text("/proc/" + process + "/stat");
-  const size_t name_end = text.rfind(") ");  // "1234 (name) S ..."; the name may hold anything
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(text.substr(name_end + 2));
-  std::string field;
-  constexpr int kBeginField = 22 - 3;  // behind the state, the third
-  fields >> field;
-  if (field == "Z" || field == "X") return {};
-  for (int i = 0; i < kBeginField; ++i) fields >> field;
-  return field;
-}
-
 Owner this_process() {
-  char host[256] = {};
-  if (::gethostname(host, sizeof host - 1) != 0 || host[0] == 0) std::strcpy(host, "host");
-  Owner me{.host = host, .process = std::to_string(::getpid()), .began = {}, .boot = {}};
-  me.began = begin_of(me.process);
-  std::istringstream(read_text("/proc/sys/kernel/random/boot_id")) >> me.boot;
-  return me;
+  return {.host = host_name(),
+          .process = ::getpid(),
+          .began = process_born(::getpid()),
+          .boot = boot_id()};
 }
 
 /// Creates the file; false if it is there.
@@ -86,7 +78,7 @@ RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/
   const std::string found = read_text(path_);
   const Owner other = owner_of(found);
   const bool here = other.host == me.host && other.boot == me.boot;
-  if (here && begin_of(other.process) == other.began)
+  if (here && other.lives())
     throw UsageError(detail::join("output.dir ", folder, ": another run is at work in it (",
                                   other.who(), "): wait for its end, stop it, or choose another"));
   from_elsewhere_ = !here && !found.empty();

@@ -4,6 +4,7 @@
 #include "comm/operation_queue.hpp"
 #include "comm/rank_group.hpp"
 #include "comm/status_board.hpp"
+#include "core/host.hpp"
 #include "tests/support/message_of.hpp"
 
 #include <gmock/gmock.h>
