@@ -3,15 +3,13 @@
 // (features 135, 141, 183).
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include "apps/unet3d/setup.hpp"
 #include "apps/unet3d/trainer.hpp"
 #include "comm/broadcast_state.hpp"
 #include "comm/communicator.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
+#include "tests/support/shared_folder.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -19,19 +17,8 @@ namespace {
 class Average : public ::testing::Test {
  protected:
   std::unique_ptr<Collective> ranks = make_communicator(bora::testing::session());
-  std::string folder;
-
-  void SetUp() override {
-    char name[] = "/tmp/bora_average_XXXXXX";
-    ranks->agree("making a folder", [&] {
-      if (ranks->rank() == 0) BORA_CHECK(::mkdtemp(name) != nullptr, "no folder in /tmp");
-    });
-    folder = ranks->broadcast_text(name, 0, "folder");
-  }
-  void TearDown() override {
-    ranks->barrier("end of the test");
-    if (ranks->rank() == 0) std::filesystem::remove_all(folder);
-  }
+  bora::testing::SharedFolder shared{*ranks};
+  const std::string& folder = shared.path();
 
   Config config(const std::string& more) const {
     Config c;

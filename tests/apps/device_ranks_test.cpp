@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "apps/unet3d/trainer.hpp"
@@ -21,6 +20,7 @@
 #include "tests/support/counting_collective.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
+#include "tests/support/shared_folder.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -77,15 +77,8 @@ class DeviceRanks : public ::testing::Test {
     options_.observer = labels_;
     options_.timeout_s = options_.first_timeout_s = 60;
     nccl_ = make_nccl_communicator(*host_, nccl_place(session()), options_);
-    char name[] = "/tmp/bora_devices_XXXXXX";
-    host_->agree("making a folder", [&] {
-      if (rank() == 0) BORA_CHECK(::mkdtemp(name) != nullptr, "no folder in /tmp");
-    });
-    folder_ = host_->broadcast_text(name, 0, "folder");
-  }
-  ~DeviceRanks() override {
-    host_->barrier("end of the test");
-    if (rank() == 0) std::filesystem::remove_all(folder_);
+    shared_.emplace(*host_);
+    folder_ = shared_->path();
   }
   int rank() const { return host_->rank(); }
   int size() const { return host_->size(); }
@@ -108,6 +101,7 @@ class DeviceRanks : public ::testing::Test {
   NcclOptions options_;
   std::unique_ptr<Collective> host_;
   std::unique_ptr<NcclCommunicator> nccl_;
+  std::optional<bora::testing::SharedFolder> shared_;
   std::string folder_;
 };
 

@@ -15,6 +15,7 @@
 #include "core/memory_report.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
+#include "tests/support/shared_folder.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -25,19 +26,8 @@ using train::Verdict;
 class DryRunTest : public ::testing::Test {
  protected:
   std::unique_ptr<Collective> ranks = make_communicator(bora::testing::session());
-  std::string folder;
-
-  void SetUp() override {
-    char name[] = "/tmp/bora_dry_run_XXXXXX";
-    ranks->agree("making a folder", [&] {
-      if (ranks->rank() == 0) BORA_CHECK(::mkdtemp(name) != nullptr, "no folder in /tmp");
-    });
-    folder = ranks->broadcast_text(name, 0, "folder");
-  }
-  void TearDown() override {
-    ranks->barrier("end of the test");
-    if (ranks->rank() == 0) std::filesystem::remove_all(folder);
-  }
+  bora::testing::SharedFolder place{*ranks};
+  const std::string& folder = place.path();
 
   Config config(const std::string& more) const {
     Config c;

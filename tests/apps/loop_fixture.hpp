@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "tests/apps/toy_task.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
+#include "tests/support/shared_folder.hpp"
 
 namespace bora::train {
 
@@ -33,21 +32,11 @@ using ::testing::HasSubstr;
 class Loop : public ::testing::Test {
  protected:
   std::unique_ptr<Collective> ranks = make_communicator(bora::testing::session());
-  std::string folder;
+  bora::testing::SharedFolder shared{*ranks};
+  const std::string& folder = shared.path();
 
-  void SetUp() override {
-    apps::catch_stop_signals();
-    char name[] = "/tmp/bora_loop_XXXXXX";
-    ranks->agree("making a folder", [&] {
-      if (ranks->rank() == 0) BORA_CHECK(::mkdtemp(name) != nullptr, "no folder in /tmp");
-    });
-    folder = ranks->broadcast_text(name, 0, "folder");
-  }
-  void TearDown() override {
-    apps::forget_stop_signal();
-    ranks->barrier("end of the test");
-    if (ranks->rank() == 0) std::filesystem::remove_all(folder);
-  }
+  void SetUp() override { apps::catch_stop_signals(); }
+  void TearDown() override { apps::forget_stop_signal(); }
 
   RunConfig config(const std::string& name, const std::string& more = {}) const {
     RunConfig c;

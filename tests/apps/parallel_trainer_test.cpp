@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "apps/common/ordered_sums.hpp"
@@ -15,6 +13,7 @@
 #include "tests/support/counting_collective.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
+#include "tests/support/shared_folder.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -24,19 +23,8 @@ using bora::testing::CountingCollective;
 class ParallelTrainer : public ::testing::Test {
  protected:
   std::unique_ptr<Collective> ranks = make_communicator(bora::testing::session());
-  std::string folder;
-
-  void SetUp() override {
-    char name[] = "/tmp/bora_parallel_XXXXXX";
-    ranks->agree("making a folder", [&] {
-      if (ranks->rank() == 0) BORA_CHECK(::mkdtemp(name) != nullptr, "no folder in /tmp");
-    });
-    folder = ranks->broadcast_text(name, 0, "folder");
-  }
-  void TearDown() override {
-    ranks->barrier("end of the test");
-    if (ranks->rank() == 0) std::filesystem::remove_all(folder);
-  }
+  bora::testing::SharedFolder shared{*ranks};
+  const std::string& folder = shared.path();
 
   /// Some 45 cases to train with.
   Config config(const std::string& more) const {

@@ -6,8 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <set>
@@ -20,6 +18,7 @@
 #include "tests/support/counting_collective.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_main.hpp"
+#include "tests/support/shared_folder.hpp"
 
 namespace bora::train {
 namespace {
@@ -94,20 +93,9 @@ Tensor squared(const Tensor& prediction, const data::Batch& batch) {
 class SimpleTasks : public ::testing::Test {
  protected:
   std::unique_ptr<Collective> ranks = make_communicator(bora::testing::session());
-  std::string folder;
+  bora::testing::SharedFolder shared{*ranks};
+  const std::string& folder = shared.path();
   std::shared_ptr<Log> log = std::make_shared<Log>();
-
-  void SetUp() override {
-    char name[] = "/tmp/bora_simple_XXXXXX";
-    ranks->agree("making a folder", [&] {
-      if (ranks->rank() == 0) BORA_CHECK(::mkdtemp(name) != nullptr, "no folder in /tmp");
-    });
-    folder = ranks->broadcast_text(name, 0, "folder");
-  }
-  void TearDown() override {
-    ranks->barrier("end of the test");
-    if (ranks->rank() == 0) std::filesystem::remove_all(folder);
-  }
 
   Settings settings(const std::string& more = "") const {
     Settings s;
