@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages by TCP, and ranks that are lost.  Ranks are threads: all that they share is the network.
+#include "core/host.hpp"
 #include "tests/comm/tcp_ranks.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -193,7 +194,7 @@ TEST(TcpTransport, ALostRankIsNamedByAllThatWait) {
     int x = 0;
     // Rank 2 waits for rank 0, which is well: it notices all the same.
     EXPECT_THAT(message_of([&] { wait(t, t.receive(&x, sizeof(x), t.rank() == 0 ? 1 : 0, 4)); }),
-                AllOf(HasSubstr("rank 1 on host " + tcp::host_name() + " is lost"),
+                AllOf(HasSubstr("rank 1 on host " + host_name() + " is lost"),
                       HasSubstr("noticed by rank " + std::to_string(t.rank()))));
     EXPECT_THROW(t.send(&x, sizeof(x), 1, 4), TransportError);
     noticed.arrive_and_wait();
