@@ -37,6 +37,7 @@ class LabelMap {
   };
   int search(int64_t value) const;
 
+  bool is_identity_ = false;
   std::vector<Range> ranges_;  // ascending
   std::vector<int16_t> table_;
 };

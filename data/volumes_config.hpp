@@ -8,6 +8,7 @@
 
 #include "core/config.hpp"
 #include "data/cache_config.hpp"
+#include "data/transforms/config.hpp"
 
 namespace bora::data {
 
@@ -39,6 +40,7 @@ struct VolumesConfig {
   std::string on_bad_files = "refuse";
   std::string preflight = "auto";
   CacheConfig cache;
+  TransformConfig transforms;
 
   static constexpr auto fields() {
     using C = VolumesConfig;
@@ -111,13 +113,15 @@ struct VolumesConfig {
               "values of small data sets, a part of those of large ones",
               one_of("auto", "full", "headers")),
         field("cache", &C::cache, "where volumes are kept once they were read"),
+        field("transforms", &C::transforms, "variations of training samples"),
     };
   }
 };
 
 /// Throws UsageError naming the key for what cannot be: no root, fewer than two classes or more
 /// than 255, a label_map that does not parse, percentiles that are not two in order, fixed without
-/// mean and sigma, an order of axes that is none, labels with the image's suffix and variable.
+/// mean and sigma, an order of axes that is none, labels with the image's suffix and variable; and
+/// what check_transforms() refuses.
 void check_volumes_config(const VolumesConfig& config);
 
 }  // namespace bora::data
