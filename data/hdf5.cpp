@@ -62,7 +62,8 @@ void check_signature(const std::string& path) {
                        : head[3] == 5 ? "NetCDF-3 (64-bit data, CDF-5)"
                                       : "NetCDF (unknown classic version)";
     BORA_FAIL("'", path, "' is a ", kind,
-              " file, which is not HDF5; convert it with: nccopy -k nc4 '", path, "' out.nc");
+              " file, which is not HDF5; convert it with: nccopy -k nc4 '", path,
+              "' out.nc (or: ncks -4 '", path, "' out.nc)");
   }
   if (n >= 2 && head[0] == 0x1f && head[1] == 0x8b)
     BORA_FAIL("'", path, "' is compressed as a whole by gzip; unpack it first (gunzip)");

@@ -39,8 +39,9 @@ std::vector<int> places_of(const VariableInfo& info, const std::vector<std::stri
 
 }  // namespace
 
-NetcdfFile NetcdfFile::open(const std::string& path) {
+NetcdfFile NetcdfFile::open(const std::string& path, const std::vector<std::string>& unnamed) {
   NetcdfFile file;
+  file.unnamed_ = unnamed;
   file.file_ = hdf5::File::open(path);
   return file;
 }
@@ -67,6 +68,12 @@ VariableInfo NetcdfFile::info(const std::string& variable) const {
   info.name = variable;
   info.extents = d.extents();
   info.dimensions = hdf5::dimension_names(file_, d);
+  if (std::all_of(info.dimensions.begin(), info.dimensions.end(),
+                  [](const std::string& name) { return name.empty(); })) {
+    std::vector<std::string> names = unnamed_;
+    if (names.size() == info.extents.size() + 1) std::erase(names, "c");
+    if (names.size() == info.extents.size()) info.dimensions = names;
+  }
   info.type = d.type();
   if (d.has_attribute("units") && d.attribute_type("units").kind == hdf5::TypeInfo::Kind::text)
     info.units = d.attribute<std::string>("units");

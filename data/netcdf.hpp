@@ -34,7 +34,9 @@ struct Range {
 /// reading scope.  Files of NetCDF-3, truncated or foreign ones are refused by name (hdf5::File).
 class NetcdfFile {
  public:
-  static NetcdfFile open(const std::string& path);
+  /// `unnamed`: names for the axes of variables whose axes have none (plain HDF5), slowest first;
+  /// "c" stands for a channel axis, which not every variable has.
+  static NetcdfFile open(const std::string& path, const std::vector<std::string>& unnamed = {});
 
   const std::string& path() const { return file_.path(); }
   std::vector<std::string> variables() const;
@@ -72,6 +74,7 @@ class NetcdfFile {
 
  private:
   hdf5::File file_;
+  std::vector<std::string> unnamed_;
 };
 
 /// Writes a NetCDF-4 file: dimensions with coordinates, variables, attributes.  Nothing is at
@@ -111,8 +114,10 @@ class NetcdfWriter {
 struct NetcdfLike {
   std::string file, variable;     ///< the other
   std::vector<std::string> axes;  ///< in the order that the values have
-  std::string name;               ///< of the new variable
-  DType type = DType::f32;        ///< f32 or f64
+  /// Names for axes that have none in the other file (NetcdfFile::open); they get them here.
+  std::vector<std::string> unnamed = {};
+  std::string name;         ///< of the new variable
+  DType type = DType::f32;  ///< f32 or f64
   /// Global attributes, (name, text), beside those of the other file, over which they win.
   std::vector<std::pair<std::string, std::string>> attributes = {};
   /// Attributes of the variable.  Empty: those of the other; else these alone.

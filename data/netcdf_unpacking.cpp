@@ -189,7 +189,10 @@ Unpacking::Rules<T> Unpacking::rules() const {
   // A bound that the type does not hold is beyond all of its values, or between two of them.
   const auto bound = [&](Number n, bool is_low, bool& has, T& value) {
     if constexpr (!std::is_floating_point_v<T>)
-      if (!n.is_integer) n.value = is_low ? std::ceil(n.value) : std::floor(n.value);
+      if (!n.is_integer) {
+        n.value = is_low ? std::ceil(n.value) : std::floor(n.value);
+        n.is_negative = n.value < 0;
+      }
     value = cast<T>(n, fits);
     has = fits;
     if (!fits && std::isnan(n.value)) return;  // no bound

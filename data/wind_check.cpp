@@ -20,7 +20,10 @@ Dims3 grid_of(const NetcdfFile& file, const std::string& variable,
     for (size_t i = 0; i < 3; ++i) {
       const auto it = std::find(info.dimensions.begin(), info.dimensions.end(), axes[i]);
       BORA_CHECK(it != info.dimensions.end(), "no dimension '", axes[i], "'; the variable has ",
-                 hdf5::detail::list_of(info.dimensions), ", wanted ", hdf5::detail::list_of(axes));
+                 hdf5::detail::list_of(info.dimensions), ", wanted ", hdf5::detail::list_of(axes),
+                 info.dimensions.empty() || info.dimensions[0].empty()
+                     ? "; the axes of an array without names have those of files.order"
+                     : "");
       const int64_t extent = info.extents[static_cast<size_t>(it - info.dimensions.begin())];
       BORA_CHECK(extent > 0, "dimension '", axes[i], "' has no cells");
       (i == 0 ? grid.d : i == 1 ? grid.h : grid.w) = extent;
@@ -50,12 +53,12 @@ struct OpenFile {
   NetcdfFile file;
   Dims3 grid;
 };
-OpenFile open_file(const std::string& path, const std::string& variable,
-                   const std::vector<std::string>& axes, FileStamp& stamp) {
+OpenFile open_file(const WindFilesConfig& files, const std::string& path,
+                   const std::string& variable, FileStamp& stamp) {
   check_readable_file(path);
   stamp = FileStamp::of(path);
-  OpenFile open{NetcdfFile::open(path), {}};
-  open.grid = grid_of(open.file, variable, axes);
+  OpenFile open{open_wind_file(files, path), {}};
+  open.grid = grid_of(open.file, variable, files.axes);
   return open;
 }
 
@@ -125,11 +128,9 @@ void look_into(const WindConfig& config, WindCase& c, PreflightDepth depth,
   const WindFilesConfig& f = config.files;
   const size_t n_before = problems.size();
   std::optional<OpenFile> mask, wind;
-  finds_none(problems,
-             [&] { mask = open_file(c.mask_path, f.mask_variable, f.axes, c.mask_stamp); });
+  finds_none(problems, [&] { mask = open_file(f, c.mask_path, f.mask_variable, c.mask_stamp); });
   if (!c.wind_path.empty())
-    finds_none(problems,
-               [&] { wind = open_file(c.wind_path, f.wind_variable, f.axes, c.wind_stamp); });
+    finds_none(problems, [&] { wind = open_file(f, c.wind_path, f.wind_variable, c.wind_stamp); });
   if (problems.size() > n_before) return;
   c.grid = mask->grid;
   if (wind && !finds_none(problems, [&] { compare(f, c, *wind, *mask); })) return;

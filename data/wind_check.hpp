@@ -24,9 +24,11 @@ struct WindNames {
     if (!config.layout_pattern.empty()) layout.emplace("layout_pattern", config.layout_pattern);
   }
   void apply(WindCase& c) const {
-    c.angle_deg = angles.empty() ? std::numeric_limits<double>::quiet_NaN() : angles.parse(c.name);
-    c.group = c.name;
-    if (!layout) return;
+    c.angle_deg = c.listed_angle_deg ? *c.listed_angle_deg
+                  : angles.empty()   ? std::numeric_limits<double>::quiet_NaN()
+                                     : angles.parse(c.name);
+    c.group = c.listed_group.value_or(c.name);
+    if (!layout || c.listed_group) return;
     const std::optional<std::string> group = layout->find(c.name);
     BORA_CHECK(group, "'", c.name, "': no layout in the name; layout_pattern is ", layout->text());
     c.group = *group;

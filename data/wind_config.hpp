@@ -9,6 +9,7 @@
 #include "core/config.hpp"
 #include "data/angle.hpp"
 #include "data/augment.hpp"
+#include "data/wind_columns.hpp"
 
 namespace bora::data {
 
@@ -20,6 +21,7 @@ struct WindFilesConfig {
   std::string wind_variable = "wind_speed";
   std::string mask_variable = "building_mask";
   std::vector<std::string> axes = {"x", "y", "z"};
+  std::string order = "zyx";
   double mask_building = -1;
   double mask_open = 1;
   std::string layout_pattern = "VF([0-9]+)";
@@ -28,6 +30,8 @@ struct WindFilesConfig {
   std::string missing = "refuse";
   std::vector<double> range;
   std::string preflight = "auto";
+  std::string list;
+  WindColumnsConfig columns;
 
   static constexpr auto fields() {
     using C = WindFilesConfig;
@@ -40,6 +44,9 @@ struct WindFilesConfig {
         field("mask_variable", &C::mask_variable, "variable with the building mask"),
         field("axes", &C::axes,
               "names of the dimensions along x, y and z, in any order in the file"),
+        field("order", &C::order,
+              "axes of an array without names of dimensions (HDF5), slowest first; c: one that has "
+              "one cell (a channel)"),
         field("mask_building", &C::mask_building, "value of the mask inside buildings"),
         field("mask_open", &C::mask_open, "value of the mask in open cells"),
         field("layout_pattern", &C::layout_pattern,
@@ -63,6 +70,10 @@ struct WindFilesConfig {
               "files say of themselves; auto: values, too, of every case up to 1 GiB of files, "
               "beyond that of as many cases as make 1 GiB",
               one_of("auto", "full", "headers")),
+        field("list", &C::list,
+              "list file or manifest (.csv) of the cases, below the root; empty: all files with "
+              "the suffixes"),
+        field("columns", &C::columns, "columns of a manifest"),
     };
   }
 };

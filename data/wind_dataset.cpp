@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/netcdf.hpp"
+#include "data/volume_axes.hpp"
 #include "data/wind_cells.hpp"
 
 namespace bora::data {
@@ -15,12 +16,12 @@ namespace bora::data {
 namespace {
 
 /// Opens, reads a block, closes; all under the lock.
-Tensor read_block(const std::string& path, const FileStamp& stamp, const std::string& variable,
-                  const std::vector<std::string>& axes, const Window& window) {
+Tensor read_block(const WindFilesConfig& files, const std::string& path, const FileStamp& stamp,
+                  const std::string& variable, const Window& window) {
   hdf5::Lock lock;
   BORA_CHECK(FileStamp::of(path) == stamp, "'", path,
              "' has changed since the start of the program; start again");
-  return NetcdfFile::open(path).read(variable, axes, ranges_of(window));
+  return open_wind_file(files, path).read(variable, files.axes, ranges_of(window));
 }
 
 }  // namespace
@@ -30,6 +31,7 @@ void check_wind_config(const WindConfig& config) {
   const WindFilesConfig& f = config.files;
   if (config.root.empty()) refuse("data root is not set: wanted the folder of the data set");
   if (f.axes.size() != 3) refuse("files.axes has ", f.axes.size(), " names, wanted 3 (x, y, z)");
+  with_context("files.order", [&] { axes_from_order(f.order, f.order.size() == 3 ? 3 : 4); });
   if (f.mask_building == f.mask_open) refuse("files.mask_building and files.mask_open are equal");
   if (!config.clip.empty() && (config.clip.size() != 2 || !(config.clip[0] < config.clip[1])))
     refuse("clip wants two numbers, the lower first, or none");
@@ -80,7 +82,7 @@ const WindCase& WindDataset::at(int64_t index) const {
 void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window& window,
                                   Tensor& wind, Tensor& open) const {
   const WindFilesConfig& f = config_.files;
-  wind = read_block(c.wind_path, c.wind_stamp, f.wind_variable, f.axes, window);
+  wind = read_block(f, c.wind_path, c.wind_stamp, f.wind_variable, window);
   const int64_t n_clipped = settle_wind(wind, open, config_, c.wind_path, window);
   if (n_clipped > 0 && !clip_told_[static_cast<size_t>(index)].exchange(true))
     log_warn("clip [", config_.clip[0], ", ", config_.clip[1], "] m/s cut ", n_clipped, " of ",
@@ -89,8 +91,8 @@ void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window
 
 Sample WindDataset::read_physical(int64_t index, const Window& window, Wind which) const {
   const WindCase& c = at(index);
-  const Tensor mask = read_block(c.mask_path, c.mask_stamp, config_.files.mask_variable,
-                                 config_.files.axes, window);
+  const Tensor mask =
+      read_block(config_.files, c.mask_path, c.mask_stamp, config_.files.mask_variable, window);
   Tensor open = open_cells(mask, config_.files, c.mask_path, window);
   Tensor wind;
   if (c.wind_path.empty() || which == Wind::leave)
@@ -172,7 +174,8 @@ Volume WindDataset::read_wind(int64_t index) const {
   const WindCase& c = at(index);
   BORA_CHECK(!c.wind_path.empty(), "case '", c.name, "' has no wind file");
   hdf5::Lock lock;
-  return NetcdfFile::open(c.wind_path).read_volume(config_.files.wind_variable, config_.files.axes);
+  return open_wind_file(config_.files, c.wind_path)
+      .read_volume(config_.files.wind_variable, config_.files.axes);
 }
 
 std::unique_ptr<NetcdfLikeWriter> prediction_writer(
@@ -181,6 +184,7 @@ std::unique_ptr<NetcdfLikeWriter> prediction_writer(
   NetcdfLike like{.file = c.mask_path,
                   .variable = config.files.mask_variable,
                   .axes = config.files.axes,
+                  .unnamed = unnamed_wind_axes(config.files),
                   .name = config.files.wind_variable,
                   .attributes = attributes,
                   .variable_attributes = {{"units", "m s-1"},

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -13,6 +15,7 @@
 #include "core/log.hpp"
 #include "data/text_rows.hpp"
 #include "data/wind_check.hpp"
+#include "data/wind_list.hpp"
 
 namespace bora::data {
 
@@ -55,6 +58,14 @@ std::map<std::string, std::vector<std::string>> list_folder(const std::string& r
   return files;
 }
 
+WindCase pair_of(const std::string& name, const std::string& wind, const std::string& mask) {
+  WindCase c;
+  c.name = name;
+  c.wind_path = wind;
+  c.mask_path = mask;
+  return c;
+}
+
 void pair_files(const WindConfig& config, WindFiles& out) {
   const WindFilesConfig& f = config.files;
   const auto wind = list_folder(config.root, f.wind_folder, f.wind_suffix, out.problems);
@@ -72,7 +83,7 @@ void pair_files(const WindConfig& config, WindFiles& out) {
       out.problems.push_back("'" + paths[0] + "' has no mask '" + name + f.mask_suffix + "' in " +
                              f.mask_folder);
     else if (paths.size() == 1 && partner->second.size() == 1)
-      out.cases.push_back({name, paths[0], partner->second[0], "", 0, {}, {}, {}, {}});
+      out.cases.push_back(pair_of(name, paths[0], partner->second[0]));
   }
   for (const auto& [name, paths] : mask)
     if (!wind.contains(name))
@@ -80,11 +91,19 @@ void pair_files(const WindConfig& config, WindFiles& out) {
                              "' in " + f.wind_folder);
 }
 
+std::string exact(double value) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%a", value);
+  return text;
+}
+
 /// The list of pairs that rank 0 made, as text for the others.
 std::string pack_pairs(const WindFiles& files) {
   std::string text;
   for (const WindCase& c : files.cases)
-    text += "c\t" + c.name + "\t" + c.wind_path + "\t" + c.mask_path + "\n";
+    text += "c\t" + c.name + "\t" + c.wind_path + "\t" + c.mask_path + "\t" +
+            (c.listed_angle_deg ? exact(*c.listed_angle_deg) : "-") + "\t" +
+            (c.listed_group ? "=" + *c.listed_group : "-") + "\n";
   for (const std::string& p : files.problems) text += "p\t" + one_line(p) + "\n";
   return text;
 }
@@ -93,10 +112,13 @@ WindFiles unpack_pairs(const std::string& text) {
   WindFiles files;
   for (const std::string& line : cut(text, '\n')) {
     const std::vector<std::string> p = cut(line, '\t');
-    if (p.at(0) == "c")
-      files.cases.push_back({p.at(1), p.at(2), p.at(3), "", 0, {}, {}, {}, {}});
-    else
+    if (p.at(0) != "c") {
       files.problems.push_back(p.at(1));
+      continue;
+    }
+    WindCase& c = files.cases.emplace_back(pair_of(p.at(1), p.at(2), p.at(3)));
+    if (p.at(4) != "-") c.listed_angle_deg = std::strtod(p.at(4).c_str(), nullptr);
+    if (p.at(5) != "-") c.listed_group = p.at(5).substr(1);
   }
   return files;
 }
@@ -118,7 +140,11 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
   WindFiles files;
   const bool first = !ranks || ranks->rank() == 0;
   const auto pair = [&] {
-    if (first) pair_files(config, files);
+    if (!first) return;
+    if (config.files.list.empty())
+      pair_files(config, files);
+    else
+      read_wind_list(config, files);
   };
   if (ranks) {
     ranks->agree("looking for the wind files", pair);
@@ -132,8 +158,20 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
                   config.files.on_bad_files == "refuse", "files.on_bad_files", ranks);
   BORA_CHECK(!files.cases.empty(), "no case in '", config.root, "': wanted pairs of ",
              config.files.wind_folder, "/<case>", config.files.wind_suffix, " and ",
-             config.files.mask_folder, "/<case>", config.files.mask_suffix);
+             config.files.mask_folder, "/<case>", config.files.mask_suffix,
+             config.files.list.empty() ? "" : ", as listed in ", config.files.list);
   return files;
+}
+
+std::vector<std::string> unnamed_wind_axes(const WindFilesConfig& files) {
+  std::vector<std::string> names;
+  for (const char letter : files.order)
+    names.push_back(letter == 'c' ? "c" : files.axes.at(static_cast<size_t>(letter - 'x')));
+  return names;
+}
+
+NetcdfFile open_wind_file(const WindFilesConfig& files, const std::string& path) {
+  return NetcdfFile::open(path, unnamed_wind_axes(files));
 }
 
 std::string wind_case_name(const WindConfig& config, const std::string& mask_path) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/collective.hpp"
+#include "data/netcdf.hpp"
 #include "data/normalise.hpp"
 #include "data/preflight.hpp"
 #include "data/wind_config.hpp"
@@ -32,6 +33,9 @@ struct WindCase {
   Dims3 grid;            ///< cells along x, y, z
   FileStamp wind_stamp, mask_stamp;
   std::optional<Moments> moments;  ///< of the open cells of the kept levels, where values were read
+  /// What a manifest says, instead of the patterns for names.
+  std::optional<std::string> listed_group;
+  std::optional<double> listed_angle_deg;
 };
 
 /// The outcome of looking at a data set.
@@ -41,7 +45,8 @@ struct WindFiles {
   PreflightReport preflight{};        ///< of the pairs; without the records
 };
 
-/// Finds all files below the two folders (also in folders inside), pairs them, and looks into each
+/// Finds all files below the two folders (also in folders inside) and pairs them, or takes those of
+/// files.list (read_wind_list), and looks into each
 /// by a pre-flight of the level files.preflight: variables, dimensions, types, equal grids and
 /// coordinates; values as open_cells() and settle_wind() judge them.  Ranks share the work and all
 /// get the same result (nullptr: this process alone).
@@ -51,6 +56,11 @@ struct WindFiles {
 /// is an Error.
 WindFiles find_wind_files(const WindConfig& config, Collective* ranks = nullptr,
                           const PreflightHooks& hooks = {});
+
+/// Opens one of a case's files; arrays without names of dimensions have files.order and files.axes.
+NetcdfFile open_wind_file(const WindFilesConfig& files, const std::string& path);
+/// Those names, slowest first: "z", "y", "x".
+std::vector<std::string> unnamed_wind_axes(const WindFilesConfig& files);
 
 /// The name of the case of a mask file: its file name without the mask suffix; without that, the
 /// whole stem.
