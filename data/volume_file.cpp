@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -11,7 +12,9 @@
 
 #include "core/error.hpp"
 #include "data/byte_source.hpp"
+#include "data/hdf5_volume.hpp"
 #include "data/netcdf.hpp"
+#include "data/netcdf_volume.hpp"
 #include "data/nifti.hpp"
 #include "data/nifti_header.hpp"
 #include "data/npy.hpp"
@@ -61,26 +64,43 @@ std::string shown(std::string_view bytes) {
   return hex + " ('" + text + "')";
 }
 
+/// At the start, or behind a user block of 512, 1024, 2048, ... bytes.
+bool has_hdf5_mark(ByteSource& file) {
+  std::array<char, 8> mark{};
+  for (int64_t at = 0; at + 8 <= file.file_bytes(); at = at == 0 ? 512 : at * 2)
+    if (file.read_some(at, mark.data(), 8) == 8 && std::string_view(mark.data(), 8) == kHdf5)
+      return true;
+  return false;
+}
+
+std::unique_ptr<VolumeFile> open_hdf5(const VolumeSource& source) {
+  std::string end = source.path.substr(source.path.rfind('.') + 1);
+  for (char& c : end) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (end == "nc" || end == "nc4" || is_netcdf4(source.path)) return open_netcdf_volume(source);
+  return open_hdf5_volume(source);
+}
+
 }  // namespace
 
 std::unique_ptr<VolumeFile> open_volume(const VolumeSource& source) {
   const std::string& path = source.path;
   std::array<std::byte, 348> start{};
   std::span<const std::byte> bytes;
-  bool is_gzip = false;
+  bool is_gzip = false, is_hdf5 = false;
   {
     const std::unique_ptr<ByteSource> file = open_bytes(path);
     is_gzip = file->is_gzip();
     const int64_t n = file->read_some(0, start.data(), std::ssize(start));
     bytes = std::span<const std::byte>(start).first(static_cast<size_t>(n));
     BORA_CHECK(file->file_bytes() > 0, "reading '", path, "': the file is empty");
+    is_hdf5 = !is_gzip && has_hdf5_mark(*file);
   }
   const std::string_view text = text_of(bytes);
   // The values of a pair have no mark: there the name counts.
   if (nifti_mark(bytes) != NiftiMark::none || is_nifti_image(path))
     return open_nifti_volume(source);
   if (!is_gzip) {
-    if (text.starts_with(kHdf5)) BORA_FAIL("reading '", path, "': HDF5 comes");
+    if (is_hdf5) return open_hdf5(source);
     if (text.starts_with("CDF")) NetcdfFile::open(path);  // refuses with the way out
     if (text.starts_with("\x93NUMPY")) return open_npy_volume(source);
   }
