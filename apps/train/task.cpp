@@ -31,7 +31,7 @@ void Task::set_collective(Collective* ranks) { RanksGiver(ranks).give(model()); 
 
 Validated Task::validate(const data::Batch& batch, Device device) {
   data::Batch here = batch;
-  for (Tensor* t : {&here.input, &here.target, &here.region})
+  for (Tensor* t : {&here.input, &here.target, &here.region, &here.weight})
     if (t->defined()) *t = t->to(device);
   return {loss(here), {}, {}};
 }
