@@ -100,6 +100,8 @@ std::vector<std::pair<std::string, std::string>> network_of(const StartState& s)
           {"model.levels", text_of(m.levels)},
           {"model.norm", m.norm == "sync_batch" ? "batch" : m.norm},
           {"model.up", m.up},
+          {"model.activation", m.activation},
+          {"model.max_channels", text_of(m.max_channels)},
           {"normalisation.mode", data::name_of(s.normalisation)}};
 }
 
