@@ -115,7 +115,6 @@ Tensor WindDataset::read_block(const WindCase& c, int64_t index, Field field,
 /// 1 open and valid, 0 building, 2 open without a value.
 void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window& window,
                                   Tensor& wind, Tensor& open) const {
-  const WindFilesConfig& f = config_.files;
   wind = read_block(c, index, Field::wind, window);
   const int64_t n_clipped = settle_wind(wind, open, config_, c.wind_path, window);
   if (n_clipped > 0 && !clip_told_[static_cast<size_t>(index)].exchange(true))

@@ -116,7 +116,7 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
   look_into_all(config, files, ranks, hooks);
   std::sort(files.problems.begin(), files.problems.end());
   settle_problems(files.problems, "the files in '" + config.root + "'",
-                  config.files.on_bad_files == "refuse", "files.on_bad_files", ranks);
+                  config.files.on_bad_files == "refuse", "files.on_bad_files", ranks, hooks);
   BORA_CHECK(!files.cases.empty(), "no case in '", config.root, "': wanted pairs of ",
              config.files.wind_folder, "/<case>", config.files.wind_suffix, " and ",
              config.files.mask_folder, "/<case>", config.files.mask_suffix);
