@@ -10,7 +10,6 @@
 #include "apps/train/setup.hpp"
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/setup.hpp"
-#include "apps/unet3d/wind_task.hpp"
 #include "core/build_info.hpp"
 #include "data/checkpoint.hpp"
 #include "nn/amp/grad_scaler.hpp"
