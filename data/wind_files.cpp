@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/wind_files.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -125,15 +121,6 @@ WindFiles unpack_pairs(const std::string& text) {
 
 }  // namespace
 
-FileStamp FileStamp::of(const std::string& path) {
-  struct stat s {};
-  if (::stat(path.c_str(), &s) != 0) {
-    const int code = errno;
-    BORA_FAIL("'", path, "': ", std::strerror(code), " (errno ", code, ")");
-  }
-  return {s.st_size, static_cast<int64_t>(s.st_mtim.tv_sec) * 1000000000 + s.st_mtim.tv_nsec};
-}
-
 WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
                           const PreflightHooks& hooks) {
   check_wind_config(config);
@@ -155,7 +142,7 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
   look_into_all(config, files, ranks, hooks);
   std::sort(files.problems.begin(), files.problems.end());
   settle_problems(files.problems, "the files in '" + config.root + "'",
-                  config.files.on_bad_files == "refuse", "files.on_bad_files", ranks);
+                  config.files.on_bad_files == "refuse", "files.on_bad_files", ranks, hooks);
   BORA_CHECK(!files.cases.empty(), "no case in '", config.root, "': wanted pairs of ",
              config.files.wind_folder, "/<case>", config.files.wind_suffix, " and ",
              config.files.mask_folder, "/<case>", config.files.mask_suffix,

@@ -13,7 +13,7 @@ BORA_PACKAGES=(
   g++ cmake ninja-build pkg-config ccache git
   libopenmpi-dev openmpi-bin
   libdnnl-dev libeigen3-dev
-  libhdf5-dev zlib1g-dev
+  libhdf5-dev zlib1g-dev libdeflate-dev
   libpng-dev libcairo2-dev fonts-dejavu-core
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev
