@@ -12,6 +12,7 @@
 
 #include "core/error.hpp"
 #include "data/hdf5_chunks.hpp"
+#include "data/hdf5_reader_driver.hpp"
 #include "data/hdf5_writer_driver.hpp"
 
 namespace bora::data::hdf5 {
@@ -145,23 +146,11 @@ File File::open(const std::string& path) {
   check_signature(path);
   return with_context("cannot open '" + path + "'", [&] {
     const Id list(BORA_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
-#if H5_VERSION_GE(1, 10, 7)
-    BORA_HDF5(H5Pset_file_locking(list.get(), false, true));
-#endif
+    detail::set_reader_driver(list.get());  // which has no locks
     File file;
     file.file_ = path;
     file.label_ = path + ":/";
-    try {
-      file.file_id_ = Id(BORA_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, list.get())));
-    } catch (const Error& e) {
-      const std::string text = e.what();
-      // Old libraries always lock; the variable can also force it.
-      if (text.find("lock file") != std::string::npos)
-        throw Error(
-            text +
-            "; set HDF5_USE_FILE_LOCKING=FALSE in the environment to open it without a lock");
-      throw;
-    }
+    file.file_id_ = Id(BORA_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, list.get())));
     file.id_ = Id(BORA_HDF5(H5Gopen2(file.file_id_.get(), "/", H5P_DEFAULT)));
     return file;
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5_chunks.hpp"
+#include "data/hdf5_reader_driver.hpp"
 
 #include <hdf5.h>
 #include <sys/stat.h>
@@ -43,7 +44,7 @@ std::optional<int> descriptor_of(int64_t file, std::string& why) {
     return std::nullopt;
   }
   const Id list(BORA_HDF5(H5Fget_access_plist(file)));
-  if (BORA_HDF5(H5Pget_driver(list.get())) != H5FD_SEC2) {
+  if (BORA_HDF5(H5Pget_driver(list.get())) != H5FD_SEC2 && !is_reader_driver(list.get())) {
     why = "the file has a driver of its own";
     return std::nullopt;
   }

@@ -8,6 +8,7 @@
 #include "core/log.hpp"
 #include "data/hdf5.hpp"
 #include "data/hdf5_chunks.hpp"
+#include "data/hdf5_reader_driver.hpp"
 
 namespace bora::data::hdf5 {
 
@@ -179,11 +180,35 @@ Id memory_type(DType type) {
   BORA_FAIL("hdf5: unknown DType ", static_cast<int>(type));
 }
 
+namespace {
+/// Whether the bits of a number are where its bytes are, and no more than any writer uses: with
+/// others the library's conversions write over their stack.
+bool is_sound_number(int64_t type, H5T_class_t kind, size_t bytes) {
+  if (kind == H5T_INTEGER) {
+    const size_t bits = H5Tget_precision(type);
+    const int offset = H5Tget_offset(type);
+    return bytes >= 1 && bytes <= 8 && bits >= 1 && offset >= 0 &&
+           static_cast<size_t>(offset) + bits <= 8 * bytes;
+  }
+  size_t sign = 0, exponent_at = 0, exponent = 0, mantissa_at = 0, mantissa = 0;
+  H5Tget_fields(type, &sign, &exponent_at, &exponent, &mantissa_at, &mantissa);
+  const size_t bits = 8 * bytes;
+  return bytes >= 2 && bytes <= 16 && sign < bits && exponent >= 2 && exponent <= 15 &&
+         exponent_at <= bits - exponent && mantissa >= 1 && mantissa <= bits &&
+         mantissa_at <= bits - mantissa;
+}
+}  // namespace
+
 TypeInfo describe_type(int64_t type) {
   TypeInfo info;
   const H5T_class_t kind = H5Tget_class(type);
   info.bytes = static_cast<int64_t>(H5Tget_size(type));
   const std::string bits = std::to_string(8 * info.bytes);
+  if ((kind == H5T_INTEGER || kind == H5T_FLOAT) &&
+      !is_sound_number(type, kind, static_cast<size_t>(info.bytes))) {
+    info.name = "a number of " + bits + " bits that is damaged or of no known form";
+    return info;
+  }
   switch (kind) {
     case H5T_INTEGER:
       info.kind = TypeInfo::Kind::integer;
@@ -310,6 +335,7 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
     const TypeInfo stored = this->type();
     const DType nearest = stored.dtype();  // refuses what is not a number
     check_filters(*this);
+    detail::check_compact(*this);
     const Selection selection = select(*this, begin, count);
     const Shape shape = shape_of(count, label_);
     // To the 16-bit types through ours: rounding to nearest even is not promised by the library.
