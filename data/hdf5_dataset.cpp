@@ -271,6 +271,14 @@ std::vector<int64_t> Dataset::extents() const {
   const int rank = BORA_HDF5(H5Sget_simple_extent_ndims(space.get()));
   std::vector<hsize_t> extents(static_cast<size_t>(rank));
   if (rank > 0) BORA_HDF5(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr));
+  // Beyond what a file can hold, sums of bytes would overflow on the way.
+  constexpr hsize_t kMost = hsize_t{1} << 56;
+  hsize_t n = 1;
+  for (const hsize_t extent : extents) {
+    BORA_CHECK(extent <= kMost && n <= kMost / std::max<hsize_t>(extent, 1), "'", label_,
+               "' has an axis of ", extent, " elements: the file is damaged");
+    n *= std::max<hsize_t>(extent, 1);
+  }
   return {extents.begin(), extents.end()};
 }
 
