@@ -129,6 +129,7 @@ struct Shared {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const Options o = parse(argc, argv);
   const std::vector<std::string> corpus = read_folder(o.corpus);
   if (corpus.empty()) {
