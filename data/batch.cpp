@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/batch.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace bora::data {
@@ -31,6 +32,14 @@ Tensor join(const std::vector<Sample>& samples, Tensor Sample::*part, const char
   return out;
 }
 
+/// Cells of a sample without weights weigh 1.
+std::vector<Sample> with_weights(std::vector<Sample> samples) {
+  for (Sample& sample : samples)
+    if (!sample.weight.defined())
+      sample.weight = Tensor::full(sample.region.shape(), 1, DType::f32);
+  return samples;
+}
+
 }  // namespace
 
 Batch collate(const std::vector<Sample>& samples, std::vector<double> weights) {
@@ -43,6 +52,9 @@ Batch collate(const std::vector<Sample>& samples, std::vector<double> weights) {
   batch.target = join(samples, &Sample::target, "target");
   batch.region = join(samples, &Sample::region, "region");
   batch.valid = join(samples, &Sample::valid, "validity mask");
+  if (std::any_of(samples.begin(), samples.end(),
+                  [](const Sample& s) { return s.weight.defined(); }))
+    batch.weight = join(with_weights(samples), &Sample::weight, "weights");
   batch.weights = std::move(weights);
   for (const Sample& sample : samples) {
     batch.names.push_back(sample.name);

@@ -18,6 +18,7 @@ struct Batch {
   Tensor target;                   ///< (N, D, H, W, 1) f32
   Tensor region;                   ///< (N, D, H, W) u8, 1 = open and valid: the cells that count
   Tensor valid;                    ///< (N, D, H, W) u8, 1 = a cell of the file with a value
+  Tensor weight;                   ///< (N, D, H, W) f32, of cells; undefined: no sample has any
   std::vector<double> weights;     ///< (N), 0 for padding slots, else 1
   std::vector<std::string> names;  ///< (N)
   std::vector<int64_t> indices;    ///< (N), in the dataset

@@ -2,6 +2,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -68,9 +69,14 @@ struct CheckpointReader::Impl {
                " is corrupt: its checksum does not fit");
   }
 
-  static int64_t count(const Dataset& dataset) {
+  int64_t count(const Dataset& dataset) const {
     int64_t n = 1;
     for (const int64_t extent : dataset.extents()) n *= extent;
+    // Before memory is taken for it.
+    const int64_t bytes = std::max<int64_t>(dataset.type().bytes, 1);
+    const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+    BORA_CHECK(n <= file_bytes / bytes, dataset.label(), " has ", n, " elements of ", bytes,
+               " bytes, more than the file can hold");
     return n;
   }
 

@@ -29,6 +29,10 @@ Sample read_sample(const Dataset& dataset, int64_t index, const WindowChoice& ch
                "' of ", sample.name, " is ", mask->shape(), " ", mask->dtype(), ", wanted ", cells,
                " u8");
   }
+  BORA_CHECK(!sample.weight.defined() ||
+                 (sample.weight.shape() == cells && sample.weight.dtype() == DType::f32),
+             "data set: the weights of ", sample.name, " are ", sample.weight.shape(), " ",
+             sample.weight.dtype(), ", wanted ", cells, " f32");
   return sample;
 }
 

@@ -30,6 +30,8 @@ struct Sample {
                   ///< open and valid, no building, padding or missing value).  Undefined: all count
   Tensor valid;   ///< (X, Y, Z) u8: 1 = a cell of the file with a value (buildings too), for region
                   ///< = all.  Undefined: all are
+  Tensor weight;  ///< (X, Y, Z) f32 >= 0: how much a cell of the region counts in a loss.
+                  ///< Undefined: 1 each
   Scaling scaling;   ///< of the target
   Window window;     ///< where it lies in the file's grid
   std::string name;  ///< empty: the data set's

@@ -11,6 +11,8 @@
 #include <mutex>
 
 #include "core/error.hpp"
+#include "data/hdf5_chunks.hpp"
+#include "data/hdf5_reader_driver.hpp"
 #include "data/hdf5_writer_driver.hpp"
 
 namespace bora::data::hdf5 {
@@ -22,6 +24,12 @@ namespace {
 std::recursive_mutex& library_mutex() {
   static std::recursive_mutex mutex;
   return mutex;
+}
+
+/// How often the calling thread holds the mutex.
+int& lock_depth() {
+  thread_local int depth = 0;
+  return depth;
 }
 
 /// Collects the library's error stack; walked from the outermost call to the deepest.
@@ -62,7 +70,8 @@ void check_signature(const std::string& path) {
                        : head[3] == 5 ? "NetCDF-3 (64-bit data, CDF-5)"
                                       : "NetCDF (unknown classic version)";
     BORA_FAIL("'", path, "' is a ", kind,
-              " file, which is not HDF5; convert it with: nccopy -k nc4 '", path, "' out.nc");
+              " file, which is not HDF5; convert it with: nccopy -k nc4 '", path,
+              "' out.nc (or: ncks -4 '", path, "' out.nc)");
   }
   if (n >= 2 && head[0] == 0x1f && head[1] == 0x8b)
     BORA_FAIL("'", path, "' is compressed as a whole by gzip; unpack it first (gunzip)");
@@ -73,6 +82,7 @@ void check_signature(const std::string& path) {
 
 Lock::Lock() {
   library_mutex().lock();
+  ++lock_depth();
   // The switch is per thread in a thread-safe build.
   thread_local bool silent = false;
   if (!silent) {
@@ -82,7 +92,19 @@ Lock::Lock() {
   }
 }
 
-Lock::~Lock() { library_mutex().unlock(); }
+Lock::~Lock() {
+  --lock_depth();
+  library_mutex().unlock();
+}
+
+detail::Unlocked::Unlocked() : depth_(std::exchange(lock_depth(), 0)) {
+  for (int i = 0; i < depth_; ++i) library_mutex().unlock();
+}
+
+detail::Unlocked::~Unlocked() {
+  for (int i = 0; i < depth_; ++i) library_mutex().lock();
+  lock_depth() = depth_;
+}
 
 std::string Status::text(Code) {
   std::string text;
@@ -124,23 +146,11 @@ File File::open(const std::string& path) {
   check_signature(path);
   return with_context("cannot open '" + path + "'", [&] {
     const Id list(BORA_HDF5(H5Pcreate(H5P_FILE_ACCESS)));
-#if H5_VERSION_GE(1, 10, 7)
-    BORA_HDF5(H5Pset_file_locking(list.get(), false, true));
-#endif
+    detail::set_reader_driver(list.get());  // which has no locks
     File file;
     file.file_ = path;
     file.label_ = path + ":/";
-    try {
-      file.file_id_ = Id(BORA_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, list.get())));
-    } catch (const Error& e) {
-      const std::string text = e.what();
-      // Old libraries always lock; the variable can also force it.
-      if (text.find("lock file") != std::string::npos)
-        throw Error(
-            text +
-            "; set HDF5_USE_FILE_LOCKING=FALSE in the environment to open it without a lock");
-      throw;
-    }
+    file.file_id_ = Id(BORA_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, list.get())));
     file.id_ = Id(BORA_HDF5(H5Gopen2(file.file_id_.get(), "/", H5P_DEFAULT)));
     return file;
   });

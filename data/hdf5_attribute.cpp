@@ -23,6 +23,8 @@ herr_t append_name(hid_t, const char* name, const H5A_info_t*, void* out) {
   return 0;
 }
 
+constexpr int64_t kMostRead = int64_t{64} << 20;
+
 struct OpenAttribute {
   Id id, type, space;
   TypeInfo info;
@@ -40,6 +42,10 @@ OpenAttribute open(const Object& object, const std::string& name) {
   a.n = H5Sget_simple_extent_type(a.space.get()) == H5S_NULL
             ? 0
             : static_cast<int64_t>(BORA_HDF5(H5Sget_simple_extent_npoints(a.space.get())));
+  // Beyond 64 KiB an attribute is a rarity; a damaged one can be of any size.
+  BORA_CHECK(a.n <= kMostRead && a.info.bytes <= kMostRead && a.n * a.info.bytes <= kMostRead,
+             "it holds ", a.n, " elements of ", a.info.bytes, " bytes: more than ", kMostRead,
+             " bytes are not read");
   return a;
 }
 
@@ -198,6 +204,7 @@ template double Object::attribute(const std::string&) const;
 template bool Object::attribute(const std::string&) const;
 template std::string Object::attribute(const std::string&) const;
 template std::vector<int64_t> Object::attribute(const std::string&) const;
+template std::vector<uint64_t> Object::attribute(const std::string&) const;
 template std::vector<double> Object::attribute(const std::string&) const;
 template std::vector<std::string> Object::attribute(const std::string&) const;
 

@@ -7,6 +7,7 @@
 
 #include <hdf5.h>
 
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -53,30 +54,60 @@ std::string own_name(int64_t id) {
   return name;
 }
 
-/// The first scale of each axis, by DIMENSION_LIST.
-std::vector<std::string> names_by_reference(const Dataset& dataset, size_t rank) {
-  const Id attribute(BORA_HDF5(H5Aopen(dataset.id(), "DIMENSION_LIST", H5P_DEFAULT)));
+/// An entry of a scale's REFERENCE_LIST: who uses it, along which axis.
+struct Use {
+  hobj_ref_t dataset;
+  int dimension;
+  int gap = 0;  // goes to the file too, as the padding that other writers have there
+};
+static_assert(sizeof(Use) == sizeof(hobj_ref_t) + 2 * sizeof(int));
+
+Id use_type() {
+  Id type(BORA_HDF5(H5Tcreate(H5T_COMPOUND, sizeof(Use))));
+  BORA_HDF5(H5Tinsert(type.get(), "dataset", offsetof(Use, dataset), H5T_STD_REF_OBJ));
+  BORA_HDF5(H5Tinsert(type.get(), "dimension", offsetof(Use, dimension), H5T_NATIVE_INT));
+  return type;
+}
+
+/// What a scale says of its users; nothing unless it says so as the specification wants.
+std::vector<Use> uses_of(const Dataset& scale) {
+  if (!scale.has_attribute("REFERENCE_LIST") ||
+      scale.attribute_type("REFERENCE_LIST").name != "compound")
+    return {};
+  const Id attribute(BORA_HDF5(H5Aopen(scale.id(), "REFERENCE_LIST", H5P_DEFAULT)));
   const Id space(BORA_HDF5(H5Aget_space(attribute.get())));
-  const Id type(BORA_HDF5(H5Tvlen_create(H5T_STD_REF_OBJ)));
-  BORA_CHECK(BORA_HDF5(H5Sget_simple_extent_npoints(space.get())) == static_cast<hssize_t>(rank),
-             "DIMENSION_LIST does not have one entry for each axis");
-  std::vector<hvl_t> lists(rank);
-  BORA_HDF5(H5Aread(attribute.get(), type.get(), lists.data()));
-  std::vector<std::string> names(rank);
-  std::string failure;
-  for (size_t i = 0; i < rank; ++i) {
-    if (lists[i].len == 0) continue;
-    const hid_t scale = H5Rdereference2(dataset.id(), H5P_DEFAULT, H5R_OBJECT,
-                                        static_cast<hobj_ref_t*>(lists[i].p));
-    if (scale < 0) {
-      failure = Status::text(scale);
-      continue;
-    }
-    const Id owner(scale);
-    names[i] = last_part(own_name(scale));
+  const Id stored(BORA_HDF5(H5Aget_type(attribute.get())));
+  const Id type = use_type();
+  const int reference = H5Tget_member_index(stored.get(), "dataset");
+  const int dimension = H5Tget_member_index(stored.get(), "dimension");
+  const hssize_t n = BORA_HDF5(H5Sget_simple_extent_npoints(space.get()));
+  constexpr hssize_t kMost = 1 << 20;
+  if (reference < 0 || dimension < 0 || n <= 0 || n > kMost ||
+      H5Tget_member_class(stored.get(), static_cast<unsigned>(reference)) != H5T_REFERENCE ||
+      H5Tget_member_class(stored.get(), static_cast<unsigned>(dimension)) != H5T_INTEGER) {
+    H5Eclear2(H5E_DEFAULT);
+    return {};
   }
-  BORA_HDF5(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, lists.data()));
-  BORA_CHECK(failure.empty(), "DIMENSION_LIST points to nothing: ", failure);
+  std::vector<Use> uses(static_cast<size_t>(n));
+  BORA_HDF5(H5Aread(attribute.get(), type.get(), uses.data()));
+  return uses;
+}
+
+/// By what the scales of the group say.  DIMENSION_LIST says the same from the other side, but is a
+/// list of lists: to read one, the library (1.10.8) copies from a damaged file behind its buffers.
+std::vector<std::string> names_by_scales(const Group& parent, const Dataset& dataset, size_t rank) {
+  hobj_ref_t own;
+  BORA_HDF5(H5Rcreate(&own, dataset.id(), ".", H5R_OBJECT, -1));
+  std::vector<std::string> names(rank);
+  for (const std::string& name : parent.dataset_names()) {
+    const Dataset scale = parent.open_dataset(name);
+    if (!scale.has_attribute("CLASS")) continue;
+    for (const Use& use : uses_of(scale))
+      if (use.dataset == own && use.dimension >= 0 &&
+          static_cast<size_t>(use.dimension) < rank &&
+          names[static_cast<size_t>(use.dimension)].empty())
+        names[static_cast<size_t>(use.dimension)] = last_part(name);
+  }
   return names;
 }
 
@@ -100,7 +131,7 @@ std::vector<std::string> dimension_names(const Group& parent, const Dataset& dat
   return with_context("reading the dimensions of '" + dataset.label() + "'", [&] {
     const size_t rank = dataset.extents().size();
     if (rank > 0 && dataset.has_attribute("DIMENSION_LIST"))
-      return names_by_reference(dataset, rank);
+      return names_by_scales(parent, dataset, rank);
     if (dataset.has_attribute("_Netcdf4Coordinates")) {
       std::vector<std::string> names =
           names_by_number(parent, dataset.attribute<std::vector<int64_t>>("_Netcdf4Coordinates"));
@@ -129,15 +160,9 @@ void make_scale(Dataset& dataset, const std::string& name, int dimension_id,
 
 void attach_scales(const std::vector<ScaledDataset>& datasets) {
   Lock lock;
-  struct Use {  // an entry of REFERENCE_LIST
-    hobj_ref_t dataset;
-    int dimension;
-    int gap = 0;  // goes to the file too, as the padding that other writers have there
-  };
-  static_assert(sizeof(Use) == sizeof(hobj_ref_t) + 2 * sizeof(int));
   // In the order of first use, not of addresses, so that equal contents give equal bytes.
   std::vector<std::pair<Dataset*, std::vector<Use>>> uses;
-  const auto uses_of = [&](Dataset* scale) -> std::vector<Use>& {
+  const auto list_of_uses = [&](Dataset* scale) -> std::vector<Use>& {
     for (auto& [known, list] : uses)
       if (known == scale) return list;
     return uses.emplace_back(scale, std::vector<Use>()).second;
@@ -156,7 +181,7 @@ void attach_scales(const std::vector<ScaledDataset>& datasets) {
                    extents[i], " cells, its scale '", scales[i]->label(), "' another number");
         BORA_HDF5(H5Rcreate(&references[i], scales[i]->id(), ".", H5R_OBJECT, -1));
         lists[i] = {1, &references[i]};
-        uses_of(scales[i]).push_back({self, static_cast<int>(i)});
+        list_of_uses(scales[i]).push_back({self, static_cast<int>(i)});
       }
       const hsize_t n = scales.size();
       const Id type(BORA_HDF5(H5Tvlen_create(H5T_STD_REF_OBJ)));
@@ -168,9 +193,7 @@ void attach_scales(const std::vector<ScaledDataset>& datasets) {
   }
   for (auto& [scale, list] : uses) {
     const hsize_t n = list.size();
-    const Id type(BORA_HDF5(H5Tcreate(H5T_COMPOUND, sizeof(Use))));
-    BORA_HDF5(H5Tinsert(type.get(), "dataset", offsetof(Use, dataset), H5T_STD_REF_OBJ));
-    BORA_HDF5(H5Tinsert(type.get(), "dimension", offsetof(Use, dimension), H5T_NATIVE_INT));
+    const Id type = use_type();
     const Id space(BORA_HDF5(H5Screate_simple(1, &n, nullptr)));
     const Id attribute(BORA_HDF5(H5Acreate2(scale->id(), "REFERENCE_LIST", type.get(), space.get(),
                                             H5P_DEFAULT, H5P_DEFAULT)));

@@ -78,7 +78,7 @@ struct NetcdfLikeWriter::Impl {
 
 NetcdfLikeWriter::NetcdfLikeWriter(const std::string& path, const NetcdfLike& like) {
   hdf5::Lock lock;
-  const NetcdfFile source = NetcdfFile::open(like.file);
+  const NetcdfFile source = NetcdfFile::open(like.file, like.unnamed);
   const VariableInfo info = source.info(like.variable);
   const std::vector<std::string>& axes = like.axes;
   const DType type = like.type;

@@ -9,6 +9,8 @@
 #include "core/config.hpp"
 #include "data/angle.hpp"
 #include "data/augment.hpp"
+#include "data/cache_config.hpp"
+#include "data/wind_columns.hpp"
 
 namespace bora::data {
 
@@ -20,12 +22,17 @@ struct WindFilesConfig {
   std::string wind_variable = "wind_speed";
   std::string mask_variable = "building_mask";
   std::vector<std::string> axes = {"x", "y", "z"};
+  std::string order = "zyx";
   double mask_building = -1;
   double mask_open = 1;
   std::string layout_pattern = "VF([0-9]+)";
   std::vector<std::string> angle_patterns = AnglePatterns::defaults();
   std::string on_bad_files = "refuse";
   std::string missing = "refuse";
+  std::vector<double> range;
+  std::string preflight = "auto";
+  std::string list;
+  WindColumnsConfig columns;
 
   static constexpr auto fields() {
     using C = WindFilesConfig;
@@ -38,6 +45,9 @@ struct WindFilesConfig {
         field("mask_variable", &C::mask_variable, "variable with the building mask"),
         field("axes", &C::axes,
               "names of the dimensions along x, y and z, in any order in the file"),
+        field("order", &C::order,
+              "axes of an array without names of dimensions (HDF5), slowest first; c: one that has "
+              "one cell (a channel)"),
         field("mask_building", &C::mask_building, "value of the mask inside buildings"),
         field("mask_open", &C::mask_open, "value of the mask in open cells"),
         field("layout_pattern", &C::layout_pattern,
@@ -53,6 +63,18 @@ struct WindFilesConfig {
               "missing values (NaN, fill value) in open cells: stop, or leave the cells out of the "
               "region",
               one_of("refuse", "mask")),
+        field("range", &C::range,
+              "lowest and highest wind speed in m/s that can be; a file with another value is bad; "
+              "empty: any"),
+        field("preflight", &C::preflight,
+              "what is looked into before the first step: full: all values; headers: what the "
+              "files say of themselves; auto: values, too, of every case up to 1 GiB of files, "
+              "beyond that of as many cases as make 1 GiB",
+              one_of("auto", "full", "headers")),
+        field("list", &C::list,
+              "list file or manifest (.csv) of the cases, below the root; empty: all files with "
+              "the suffixes"),
+        field("columns", &C::columns, "columns of a manifest"),
     };
   }
 };
@@ -66,6 +88,7 @@ struct WindConfig {
   std::string wind_direction = "fixed";
   WindFilesConfig files;
   AugmentConfig augment;
+  CacheConfig cache;
 
   static constexpr auto fields() {
     using C = WindConfig;
@@ -84,6 +107,7 @@ struct WindConfig {
               one_of("fixed", "angle")),
         field("files", &C::files, "names and contents of the files"),
         field("augment", &C::augment, "variations of training samples"),
+        field("cache", &C::cache, "what training keeps of the files it has read"),
     };
   }
 };

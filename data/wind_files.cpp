@@ -1,50 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/wind_files.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
-#include <functional>
-#include <limits>
 #include <map>
-#include <optional>
-#include <sstream>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "data/name_pattern.hpp"
-#include "data/netcdf.hpp"
+#include "data/text_rows.hpp"
+#include "data/wind_check.hpp"
+#include "data/wind_list.hpp"
 
 namespace bora::data {
 
 namespace {
 
 namespace fs = std::filesystem;
-constexpr size_t kListed = 20;  // lines of a message; a broken copy has hundreds
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() > end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
-
-/// What the configuration says about names, compiled once.
-struct Names {
-  AnglePatterns angles;
-  std::optional<NamePattern> layout;
-  explicit Names(const WindFilesConfig& config) : angles(config.angle_patterns) {
-    if (!config.layout_pattern.empty()) layout.emplace("layout_pattern", config.layout_pattern);
-  }
-  void apply(WindCase& c) const {
-    c.angle_deg = angles.empty() ? std::numeric_limits<double>::quiet_NaN() : angles.parse(c.name);
-    c.group = c.name;
-    if (!layout) return;
-    const std::optional<std::string> group = layout->find(c.name);
-    BORA_CHECK(group, "'", c.name, "': no layout in the name; layout_pattern is ", layout->text());
-    c.group = *group;
-  }
-};
 
 /// Case -> files, sorted; appends to `problems`.
 std::map<std::string, std::vector<std::string>> list_folder(const std::string& root,
@@ -77,6 +54,14 @@ std::map<std::string, std::vector<std::string>> list_folder(const std::string& r
   return files;
 }
 
+WindCase pair_of(const std::string& name, const std::string& wind, const std::string& mask) {
+  WindCase c;
+  c.name = name;
+  c.wind_path = wind;
+  c.mask_path = mask;
+  return c;
+}
+
 void pair_files(const WindConfig& config, WindFiles& out) {
   const WindFilesConfig& f = config.files;
   const auto wind = list_folder(config.root, f.wind_folder, f.wind_suffix, out.problems);
@@ -94,7 +79,7 @@ void pair_files(const WindConfig& config, WindFiles& out) {
       out.problems.push_back("'" + paths[0] + "' has no mask '" + name + f.mask_suffix + "' in " +
                              f.mask_folder);
     else if (paths.size() == 1 && partner->second.size() == 1)
-      out.cases.push_back({name, paths[0], partner->second[0], "", 0, {}, {}, {}});
+      out.cases.push_back(pair_of(name, paths[0], partner->second[0]));
   }
   for (const auto& [name, paths] : mask)
     if (!wind.contains(name))
@@ -102,57 +87,9 @@ void pair_files(const WindConfig& config, WindFiles& out) {
                              "' in " + f.wind_folder);
 }
 
-/// The grid of one variable, in the order x, y, z.
-Dims3 grid_of(const NetcdfFile& file, const std::string& variable,
-              const std::vector<std::string>& axes) {
-  const VariableInfo info = file.info(variable);
-  return with_context("'" + file.path() + "', variable '" + variable + "'", [&] {
-    info.type.dtype();
-    Dims3 grid;
-    for (size_t i = 0; i < 3; ++i) {
-      const auto it = std::find(info.dimensions.begin(), info.dimensions.end(), axes[i]);
-      BORA_CHECK(it != info.dimensions.end(), "no dimension '", axes[i], "'; the variable has ",
-                 hdf5::detail::list_of(info.dimensions), ", wanted ", hdf5::detail::list_of(axes));
-      const int64_t extent = info.extents[static_cast<size_t>(it - info.dimensions.begin())];
-      BORA_CHECK(extent > 0, "dimension '", axes[i], "' has no cells");
-      (i == 0 ? grid.d : i == 1 ? grid.h : grid.w) = extent;
-    }
-    return grid;
-  });
-}
-
-/// Fills in the case's grid and stamps; throws Error saying what is wrong with its files.
-void look_into(const WindConfig& config, WindCase& c) {
-  const WindFilesConfig& f = config.files;
-  hdf5::Lock lock;
-  c.mask_stamp = FileStamp::of(c.mask_path);
-  const NetcdfFile mask = NetcdfFile::open(c.mask_path);
-  c.grid = grid_of(mask, f.mask_variable, f.axes);
-  if (c.wind_path.empty()) return;
-  c.wind_stamp = FileStamp::of(c.wind_path);
-  const NetcdfFile wind = NetcdfFile::open(c.wind_path);
-  const Dims3 grid = grid_of(wind, f.wind_variable, f.axes);
-  BORA_CHECK(grid == c.grid, "'", c.wind_path, "' has a grid of ", grid, " cells, its mask '",
-             c.mask_path, "' one of ", c.grid);
-  for (const std::string& name : f.axes) {
-    const Axis a = wind.axis(name), b = mask.axis(name);
-    if (a.centres.empty() || b.centres.empty()) continue;
-    BORA_CHECK(a.centres == b.centres, "'", c.wind_path, "' and its mask '", c.mask_path,
-               "' have different coordinates '", name, "'");
-  }
-}
-
-std::string listed(const std::vector<std::string>& problems) {
-  std::string text;
-  for (size_t i = 0; i < problems.size() && i < kListed; ++i) text += "\n  " + problems[i];
-  if (problems.size() > kListed)
-    text += "\n  and " + std::to_string(problems.size() - kListed) + " more";
-  return text;
-}
-
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  std::replace(text.begin(), text.end(), '\t', ' ');
+std::string exact(double value) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%a", value);
   return text;
 }
 
@@ -160,89 +97,41 @@ std::string one_line(std::string text) {
 std::string pack_pairs(const WindFiles& files) {
   std::string text;
   for (const WindCase& c : files.cases)
-    text += "c\t" + c.name + "\t" + c.wind_path + "\t" + c.mask_path + "\n";
+    text += "c\t" + c.name + "\t" + c.wind_path + "\t" + c.mask_path + "\t" +
+            (c.listed_angle_deg ? exact(*c.listed_angle_deg) : "-") + "\t" +
+            (c.listed_group ? "=" + *c.listed_group : "-") + "\n";
   for (const std::string& p : files.problems) text += "p\t" + one_line(p) + "\n";
   return text;
-}
-
-std::vector<std::string> cut(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, separator);) parts.push_back(part);
-  return parts;
 }
 
 WindFiles unpack_pairs(const std::string& text) {
   WindFiles files;
   for (const std::string& line : cut(text, '\n')) {
     const std::vector<std::string> p = cut(line, '\t');
-    if (p.at(0) == "c")
-      files.cases.push_back({p.at(1), p.at(2), p.at(3), "", 0, {}, {}, {}});
-    else
+    if (p.at(0) != "c") {
       files.problems.push_back(p.at(1));
+      continue;
+    }
+    WindCase& c = files.cases.emplace_back(pair_of(p.at(1), p.at(2), p.at(3)));
+    if (p.at(4) != "-") c.listed_angle_deg = std::strtod(p.at(4).c_str(), nullptr);
+    if (p.at(5) != "-") c.listed_group = p.at(5).substr(1);
   }
   return files;
 }
 
-/// Looks into every W-th case and tells the other ranks.
-void look_into_all(const WindConfig& config, WindFiles& files, Collective* ranks) {
-  const size_t rank = ranks ? static_cast<size_t>(ranks->rank()) : 0;
-  const size_t n_ranks = ranks ? static_cast<size_t>(ranks->size()) : 1;
-  const Names names(config.files);
-  std::ostringstream mine;
-  for (size_t i = rank; i < files.cases.size(); i += n_ranks) {
-    WindCase& c = files.cases[i];
-    std::string problem;
-    try {
-      names.apply(c);
-      look_into(config, c);
-    } catch (const Error& e) {
-      problem = one_line(e.what());
-    }
-    mine << i << '\t' << c.grid.d << '\t' << c.grid.h << '\t' << c.grid.w << '\t'
-         << c.wind_stamp.bytes << '\t' << c.wind_stamp.mtime_ns << '\t' << c.mask_stamp.bytes
-         << '\t' << c.mask_stamp.mtime_ns << '\t' << problem << '\n';
-  }
-  const std::vector<std::string> texts = ranks ? ranks->all_gather_text(mine.str(), "wind files")
-                                               : std::vector<std::string>{mine.str()};
-  std::vector<bool> bad(files.cases.size(), false);
-  for (const std::string& text : texts)
-    for (const std::string& line : cut(text, '\n')) {
-      const std::vector<std::string> p = cut(line, '\t');
-      const size_t i = std::stoul(p.at(0));
-      WindCase& c = files.cases.at(i);
-      c.grid = {std::stol(p.at(1)), std::stol(p.at(2)), std::stol(p.at(3))};
-      c.wind_stamp = {std::stol(p.at(4)), std::stol(p.at(5))};
-      c.mask_stamp = {std::stol(p.at(6)), std::stol(p.at(7))};
-      bad[i] = p.size() > 8;
-      if (bad[i])
-        files.problems.push_back(p[8]);
-      else
-        names.apply(c);
-    }
-  std::vector<WindCase> good;
-  for (size_t i = 0; i < files.cases.size(); ++i)
-    if (!bad[i]) good.push_back(std::move(files.cases[i]));
-  files.cases = std::move(good);
-}
-
 }  // namespace
 
-FileStamp FileStamp::of(const std::string& path) {
-  struct stat s {};
-  if (::stat(path.c_str(), &s) != 0) {
-    const int code = errno;
-    BORA_FAIL("'", path, "': ", std::strerror(code), " (errno ", code, ")");
-  }
-  return {s.st_size, static_cast<int64_t>(s.st_mtim.tv_sec) * 1000000000 + s.st_mtim.tv_nsec};
-}
-
-WindFiles find_wind_files(const WindConfig& config, Collective* ranks) {
+WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
+                          const PreflightHooks& hooks) {
   check_wind_config(config);
   WindFiles files;
   const bool first = !ranks || ranks->rank() == 0;
   const auto pair = [&] {
-    if (first) pair_files(config, files);
+    if (!first) return;
+    if (config.files.list.empty())
+      pair_files(config, files);
+    else
+      read_wind_list(config, files);
   };
   if (ranks) {
     ranks->agree("looking for the wind files", pair);
@@ -250,20 +139,26 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks) {
   } else {
     pair();
   }
-  look_into_all(config, files, ranks);
+  look_into_all(config, files, ranks, hooks);
   std::sort(files.problems.begin(), files.problems.end());
-  if (!files.problems.empty()) {
-    const std::string text = std::to_string(files.problems.size()) +
-                             " problem(s) with the files in '" + config.root +
-                             "':" + listed(files.problems);
-    BORA_CHECK(config.files.on_bad_files == "skip", text,
-               "\n(files.on_bad_files = \"skip\" leaves such cases out)");
-    if (first) log_warn(text, "\nThese cases are left out.");
-  }
+  settle_problems(files.problems, "the files in '" + config.root + "'",
+                  config.files.on_bad_files == "refuse", "files.on_bad_files", ranks, hooks);
   BORA_CHECK(!files.cases.empty(), "no case in '", config.root, "': wanted pairs of ",
              config.files.wind_folder, "/<case>", config.files.wind_suffix, " and ",
-             config.files.mask_folder, "/<case>", config.files.mask_suffix);
+             config.files.mask_folder, "/<case>", config.files.mask_suffix,
+             config.files.list.empty() ? "" : ", as listed in ", config.files.list);
   return files;
+}
+
+std::vector<std::string> unnamed_wind_axes(const WindFilesConfig& files) {
+  std::vector<std::string> names;
+  for (const char letter : files.order)
+    names.push_back(letter == 'c' ? "c" : files.axes.at(static_cast<size_t>(letter - 'x')));
+  return names;
+}
+
+NetcdfFile open_wind_file(const WindFilesConfig& files, const std::string& path) {
+  return NetcdfFile::open(path, unnamed_wind_axes(files));
 }
 
 std::string wind_case_name(const WindConfig& config, const std::string& mask_path) {
@@ -283,8 +178,10 @@ WindCase open_wind_case(const WindConfig& config, const std::string& mask_path,
   WindFilesConfig names = config.files;
   names.layout_pattern.clear();
   if (!config.angle_channels) names.angle_patterns.clear();
-  Names(names).apply(c);
-  look_into(config, c);
+  WindNames(names).apply(c);
+  std::vector<std::string> problems;
+  look_into(config, c, PreflightDepth::headers, problems);
+  if (!problems.empty()) throw Error(problems[0]);
   return c;
 }
 

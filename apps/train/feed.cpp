@@ -9,7 +9,8 @@ namespace {
 /// A batch of no samples, shaped as this one's would be.
 data::Batch no_samples(const data::Sample& like) {
   data::Batch batch = data::collate({like});
-  for (Tensor* t : {&batch.input, &batch.target, &batch.region, &batch.valid}) *t = t->rows(0, 0);
+  for (Tensor* t : {&batch.input, &batch.target, &batch.region, &batch.valid, &batch.weight})
+    if (t->defined()) *t = t->rows(0, 0);
   batch.weights.clear();
   batch.names.clear();
   return batch;
@@ -78,7 +79,9 @@ MicroStep BatchFeed::load_next() {
 void BatchFeed::prefetch() {
   if (!uploader_ || ahead_ || sizes_.empty()) return;
   ahead_ = load_next();
-  uploader_->send({ahead_->batch.input, ahead_->batch.target, ahead_->batch.region});
+  std::vector<Tensor> parts{ahead_->batch.input, ahead_->batch.target, ahead_->batch.region};
+  if (ahead_->batch.weight.defined()) parts.push_back(ahead_->batch.weight);
+  uploader_->send(parts);
 }
 
 MicroStep BatchFeed::next() {
@@ -91,6 +94,7 @@ MicroStep BatchFeed::next() {
   step.batch.input = here[0];
   step.batch.target = here[1];
   step.batch.region = here[2];
+  if (step.batch.weight.defined()) step.batch.weight = here.at(3);
   step.batch.valid = Tensor();
   return step;
 }
@@ -105,7 +109,9 @@ MicroStep BatchFeed::read_micro_step(const std::vector<data::Slot>& slots, size_
     if (!first) first = std::move(sample);
   }
   MicroStep step = join(slots.at(begin), samples, *first);
-  for (Tensor* t : {&step.batch.input, &step.batch.target, &step.batch.region}) *t = t->to(device_);
+  data::Batch& b = step.batch;
+  for (Tensor* t : {&b.input, &b.target, &b.region, &b.weight})
+    if (t->defined()) *t = t->to(device_);
   return step;
 }
 

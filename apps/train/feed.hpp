@@ -19,7 +19,8 @@ namespace bora::train {
 struct MicroStep {
   data::Slot first;     ///< of its samples: their place in the run
   int64_t samples = 0;  ///< without padding; 0: the batch has none
-  /// input, target and region on the device, the rest on the host (`valid` undefined on a device).
+  /// input, target, region and weight on the device, the rest on the host (`valid` undefined on a
+  /// device).
   data::Batch batch;
 };
 

@@ -43,8 +43,8 @@ Tensor with_extents(const Tensor& x, const Dims3& to) {
 
 data::Batch batch_like(const data::Sample& like, const Dims3& extents, int64_t samples) {
   data::Sample sample = like;
-  for (Tensor* t : {&sample.input, &sample.target, &sample.region, &sample.valid})
-    *t = with_extents(*t, extents);
+  for (Tensor* t : {&sample.input, &sample.target, &sample.region, &sample.valid, &sample.weight})
+    if (t->defined()) *t = with_extents(*t, extents);
   return data::collate(std::vector<data::Sample>(static_cast<size_t>(samples), sample));
 }
 
@@ -168,7 +168,8 @@ std::vector<StepCost> measure_steps(Task& task, const RunConfig& config, Collect
         (grows_with_cells(measured) || spent_s + 2 * measured.back().seconds > limits.budget_s))
       break;
     data::Batch batch = batch_like(like, extents, n);
-    for (Tensor* t : {&batch.input, &batch.target, &batch.region}) *t = t->to(device);
+    for (Tensor* t : {&batch.input, &batch.target, &batch.region, &batch.weight})
+      if (t->defined()) *t = t->to(device);
     const int64_t before = memory_of(device).live;
     reset_memory_peaks(device);
     const Pass first = run_once(task, config, arena, batch);

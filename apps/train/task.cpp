@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/task.hpp"
 
+#include "apps/common/text.hpp"
 #include "nn/layers/norm.hpp"
 
 namespace bora::train {
@@ -30,10 +31,12 @@ void Task::set_collective(Collective* ranks) { RanksGiver(ranks).give(model()); 
 
 Validated Task::validate(const data::Batch& batch, Device device) {
   data::Batch here = batch;
-  for (Tensor* t : {&here.input, &here.target, &here.region})
+  for (Tensor* t : {&here.input, &here.target, &here.region, &here.weight})
     if (t->defined()) *t = t->to(device);
   return {loss(here), {}, {}};
 }
+
+std::string Task::judgement(double value) const { return judged_by() + " " + apps::brief(value); }
 
 std::vector<NamedScore> Task::scores(const MetricSums& sums) const {
   std::vector<NamedScore> scores;

@@ -76,8 +76,10 @@ bool Trainer::graph_fits(int64_t window_samples) const {
 // One micro-step and its update.  What a replay leaves out is the host's: marks of which gradients
 // are there, counters.
 void Trainer::run_graph(const MicroStep& step, int64_t window_samples) {
+  std::vector<Tensor> inputs{step.batch.input, step.batch.target, step.batch.region};
+  if (step.batch.weight.defined()) inputs.push_back(step.batch.weight);
   graph_->run(
-      "step", {step.batch.input, step.batch.target, step.batch.region},
+      "step", inputs,
       [&]() -> std::vector<Tensor> {
         exchange_->begin_micro_step(/*last=*/true);
         forward_backward(step, 0, window_samples);

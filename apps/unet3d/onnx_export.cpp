@@ -107,18 +107,20 @@ class Graph {
     return add("Reshape", name, {m, integers("channels" + c, {0, channels, 1, 1, 1})});
   }
 
-  /// x * sigmoid(x).  The operator set has no SiLU of its own before 24.
-  std::string silu(const std::string& x) {
+  /// x * sigmoid(x) (the operator set has no SiLU of its own before 24), or the leaky ReLU.
+  std::string activation(const std::string& x) {
+    if (config_.activation == "leaky_relu")
+      return add("LeakyRelu", x + ".leaky_relu", {x}, {{"alpha", static_cast<float>(kLeakySlope)}});
     return add("Mul", x + ".silu", {x, add("Sigmoid", x + ".sigmoid", {x})});
   }
 
   std::string block(const std::string& x, const std::string& name, int64_t channels) {
     std::string h = conv(x, name + ".conv1", 3);
-    h = silu(norm(h, name + ".norm1", channels));
+    h = activation(norm(h, name + ".norm1", channels));
     h = norm(conv(h, name + ".conv2", 3), name + ".norm2", channels);
     const std::string shortcut = name + ".shortcut";
     const std::string residual = has(shortcut + ".weight") ? conv(x, shortcut, 1) : x;
-    return silu(add("Add", name + ".sum", {h, residual}));
+    return activation(add("Add", name + ".sum", {h, residual}));
   }
 
   /// To the extents of `skip`, and half the channels.
@@ -146,7 +148,7 @@ class Graph {
   std::string forward(const std::string& input) {
     std::vector<std::string> skips;
     std::string h = input;
-    const auto width = [&](int64_t level) { return config_.base << level; };
+    const auto width = [&](int64_t level) { return level_channels(config_, level); };
     for (int64_t level = 0; level < config_.levels; ++level) {
       const std::string name = "encoder" + std::to_string(level);
       skips.push_back(block(h, name, width(level)));

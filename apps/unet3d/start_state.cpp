@@ -10,7 +10,6 @@
 #include "apps/train/setup.hpp"
 #include "apps/unet3d/cases.hpp"
 #include "apps/unet3d/setup.hpp"
-#include "apps/unet3d/wind_task.hpp"
 #include "core/build_info.hpp"
 #include "data/checkpoint.hpp"
 #include "nn/amp/grad_scaler.hpp"
@@ -100,6 +99,8 @@ std::vector<std::pair<std::string, std::string>> network_of(const StartState& s)
           {"model.levels", text_of(m.levels)},
           {"model.norm", m.norm == "sync_batch" ? "batch" : m.norm},
           {"model.up", m.up},
+          {"model.activation", m.activation},
+          {"model.max_channels", text_of(m.max_channels)},
           {"normalisation.mode", data::name_of(s.normalisation)}};
 }
 

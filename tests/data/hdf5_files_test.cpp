@@ -139,7 +139,8 @@ TEST(Hdf5Files, AFileThatIsLockedElsewhereCanBeReadAndReplaced) {
   write_scalar(folder.file("a.h5"));
 }
 
-TEST(Hdf5Files, AFailingLockNamesFileReasonAndSwitch) {
+// Our driver for reading has no locks, also where the library would be told to take them.
+TEST(Hdf5Files, NoLockIsTakenWhateverTheVariableSays) {
   // In a new process, since the library reads the variable once.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
@@ -149,12 +150,12 @@ TEST(Hdf5Files, AFailingLockNamesFileReasonAndSwitch) {
           TempFolder folder;
           write_scalar(folder.file("a.h5"));
           const LockedFile other(folder.file("a.h5"));
-          const std::string text = message_of([&] { File::open(folder.file("a.h5")); });
-          std::fprintf(stderr, "%s\n", text.c_str());
+          const double found = File::open(folder.file("a.h5")).open_dataset("t").read().item();
+          std::fprintf(stderr, "read %g\n", found);
         }
         ::_exit(0);
       },
-      ::testing::ExitedWithCode(0), "a.h5.*errno = 11.*HDF5_USE_FILE_LOCKING=FALSE");
+      ::testing::ExitedWithCode(0), "read 3");
 }
 
 TEST(Hdf5Files, AHandleFromBeforeForkIsRefusedInTheChild) {

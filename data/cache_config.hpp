@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// CacheConfig: where the arrays of a data set's files are kept once they were read.
+#pragma once
+
+#include <string>
+#include <tuple>
+
+#include "core/config.hpp"
+
+namespace bora::data {
+
+/// data/volume_cache.hpp says what each kind does, docs/data/caches.md which to take.
+struct CacheConfig {
+  std::string kind = "none";
+  double limit_gib = 4;
+  std::string folder;
+
+  static constexpr auto fields() {
+    using C = CacheConfig;
+    return std::tuple{
+        field("kind", &C::kind,
+              "where training keeps what it has read: none; ram: each rank for itself; shared: "
+              "one copy for the ranks of a host, in /dev/shm; disk: files in a local folder",
+              one_of("none", "ram", "shared", "disk")),
+        field("limit_gib", &C::limit_gib,
+              "most GiB that it may hold: ram: each rank; shared: each host; disk: the folder, "
+              "whoever wrote there; what does not fit is read from its file each time",
+              positive),
+        field("folder", &C::folder,
+              "disk: a folder on this host's own disk, for this and later runs")};
+  }
+};
+
+}  // namespace bora::data

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as an HDF5 file with raw and label: a part of each field, or an Error.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/error.hpp"
+#include "data/hdf5_volume.hpp"
+#include "tests/fuzz/scratch_file.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static bora::fuzz::ScratchFile scratch(".h5");
+  const std::string& path = scratch.with(data, size);
+  for (const char* variable : {"raw", "label", ""}) {
+    try {
+      const auto volume = bora::data::open_hdf5_volume({path, variable, ""});
+      const bora::Dims3 grid = volume->info().grid;
+      const bora::Dims3 few{std::min<int64_t>(grid.d, 8), std::min<int64_t>(grid.h, 8),
+                            std::min<int64_t>(grid.w, 8)};
+      volume->read({0, 0, grid.w - few.w}, few, bora::DType::f32);
+      volume->read({0, 0, 0}, few, bora::DType::u8);
+    } catch (const bora::Error&) {
+    }
+  }
+  return 0;
+}
