@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -267,8 +266,8 @@ Tensor read_box(ByteSource& from, const DenseArray& array, const Dims3& begin, c
   const int64_t plane = in_one_go ? span : c[2] * row;
   const bool is_gapless = in_one_go && span == step[1];
   const int64_t at_once = std::min(c[1], std::clamp(kSlabBytes / plane, int64_t{1}, kSlabPlanes));
-  const auto slab =
-      std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(at_once * plane));
+  Tensor buffer = Tensor::empty(Shape{at_once * plane}, DType::u8);  // Error if there is no memory
+  auto* slab = reinterpret_cast<std::byte*>(buffer.data<uint8_t>());
 
   // The axis that is fastest in the result innermost, the others as in the file.
   std::array<size_t, 3> nest{2, 3, 1};
@@ -283,13 +282,13 @@ Tensor read_box(ByteSource& from, const DenseArray& array, const Dims3& begin, c
         const int64_t at = array.offset + (b[0] + i) * step[0] + (b[1] + j + p) * step[1] +
                            b[2] * step[2] + b[3] * step[3];
         if (in_one_go)
-          from.read(at, slab.get() + p * plane, is_gapless ? planes * plane : plane);
+          from.read(at, slab + p * plane, is_gapless ? planes * plane : plane);
         else
           for (int64_t r = 0; r < c[2]; ++r)
-            from.read(at + r * step[2], slab.get() + p * plane + r * row, row);
+            from.read(at + r * step[2], slab + p * plane + r * row, row);
       }
       // Whole numbers only lie in the slab: each span begins with one.
-      if (array.is_swapped) swap_bytes(slab.get(), planes * plane, size);
+      if (array.is_swapped) swap_bytes(slab, planes * plane, size);
       const std::array<int64_t, 4> counts{1, planes, c[2], c[3]};
       Loops loops;
       for (size_t a = 0; a < 3; ++a) {
@@ -299,7 +298,7 @@ Tensor read_box(ByteSource& from, const DenseArray& array, const Dims3& begin, c
       }
       Misfit misfit;
       const bool is_fine = dispatch_number(array.type, [&]<class T>() {
-        return place<T>(slab.get(), loops, array, out, i * to[0] + j * to[1], misfit);
+        return place<T>(slab, loops, array, out, i * to[0] + j * to[1], misfit);
       });
       if (is_fine) continue;
       std::array<int64_t, 4> cell{};

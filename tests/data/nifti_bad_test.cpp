@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NIfTI files that cannot be read, and what is said about them (features 77, 80).
+// NIfTI files that cannot be read, and what is said about them (feature 88).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>

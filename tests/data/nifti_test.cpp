@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NIfTI files as nibabel reads them (features 76, 77).
+// NIfTI files as nibabel reads them (issue 7); a box is read alone (feature 91).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy files as numpy reads them (feature 78).
+// NumPy's .npy files as numpy reads them.
 #include "data/npy.hpp"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which way the axes of a volume look, as nibabel says it (feature 77).
+// Which way the axes of a volume look, as nibabel says it.
 #include "data/orientation.hpp"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call opens every format, by its content (features 75 to 80).
+// One call opens every format, by its content.
 #include "data/volume_file.hpp"
 
 #include <gmock/gmock.h>

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a .npy file: an Error that names the file, or values; nothing else.
+#include <cstddef>
+#include <cstdint>
+
+#include "core/error.hpp"
+#include "data/npy.hpp"
+#include "tests/fuzz/scratch_file.hpp"
+#include "tests/fuzz/volume_reads.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static bora::fuzz::ScratchFile file(".npy");
+  const std::string& path = file.with(data, size);
+  for (const char* order : {"", "xyz", "zyxc"}) {
+    try {
+      bora::fuzz::read_every_way(*bora::data::open_npy_volume({path, {}, order}));
+    } catch (const bora::Error&) {
+    }
+  }
+  return 0;
+}
