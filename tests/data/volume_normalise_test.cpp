@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm/communicator.hpp"
+#include "data/checkpoint.hpp"
 #include "data/volume_read.hpp"
 #include "tests/data/volume_fixture.hpp"
 #include "tests/support/message_of.hpp"
@@ -144,6 +145,19 @@ TEST_F(VolumeNormaliseTest, GlobalNeedsAFitAndIsSaved) {
   data.fit_normaliser({0}, *self);
   EXPECT_EQ(data.read(0, WindowChoice::centred()).input.to_vector<float>(),
             (std::vector<float>{-1, 1}));
+
+  const std::string file = root + "/state.h5";
+  save_checkpoint(file, [&](StateVisitor& v) { data.normaliser().state(v); });
+  VolumeDataset again(config);
+  load_checkpoint(file, [&](StateVisitor& v) { again.normaliser().state(v); });
+  EXPECT_EQ(again.scalings(0)[0].shift, 2);
+  EXPECT_EQ(again.scalings(0)[0].scale, 1);
+  config.normalisation = "zscore";
+  VolumeDataset other(config);
+  EXPECT_THAT(message_of([&] {
+                load_checkpoint(file, [&](StateVisitor& v) { other.normaliser().state(v); });
+              }),
+              HasSubstr("the checkpoint was made with 'global', the configuration says 'zscore'"));
 }
 
 TEST_F(VolumeNormaliseTest, StatisticsOfOneCaseAreFoundOnceByWhicheverThread) {

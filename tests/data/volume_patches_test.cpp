@@ -380,6 +380,88 @@ TEST_F(VolumePatches, WindowsForPredictionLeaveTheLabelAlone) {
               HasSubstr("a window of a grid of 5x4x4, the case has 4x4x4"));
 }
 
+// Row 95: the transforms see image, label, region and weights together, and the patch keeps its
+// size.
+TEST_F(VolumePatches, TransformsVaryImageAndLabelTogether) {
+  SyntheticVolumesOptions o;
+  o.n_cases = 1;
+  o.grid = {24, 22, 20};
+  o.noise = 0;
+  write_synthetic_volumes(root, o);
+  VolumesConfig config = synthetic();
+  config.normalisation = "none";
+  config.patch = {10, 10, 12};
+  config.foreground = 1;
+  config.transforms.flip_x = 0.5;
+  config.transforms.quarter_turns = {"xy"};
+  const VolumeDataset data(config);
+  config.transforms.rotation = {30};
+  config.transforms.rotation_probability = 1;
+  const VolumeDataset turned(config);
+  int64_t n_varied = 0;
+  for (uint64_t k = 0; k < 30; ++k) {
+    const auto choice = WindowChoice::random(key(k));
+    const Sample s = data.read(0, choice);
+    ASSERT_EQ(s.input.shape(), (Shape{10, 10, 12, 1}));
+    // The image says which label belongs to it: 100 (class + 1).
+    for (int64_t i = 0; i < s.valid.numel(); ++i)
+      ASSERT_EQ(s.input.data<float>()[i],
+                s.valid.data<uint8_t>()[i] ? 100.0f * (1 + s.target.data<uint8_t>()[i]) : 0.0f);
+    n_varied +=
+        s.input.to_vector<float>() != data.read_window(0, s.window).input.to_vector<float>();
+    EXPECT_EQ(s.input.to_vector<float>(), data.read(0, choice).input.to_vector<float>());
+    const Sample t = turned.read(0, choice);
+    ASSERT_EQ(t.input.shape(), (Shape{10, 10, 12, 1}));
+    ASSERT_EQ(t.target.shape(), (Shape{10, 10, 12, 1}));
+    EXPECT_EQ(t.window, turned.patch_window(0, choice.key));
+    const float* v = t.input.data<float>();
+    for (int64_t i = 0; i < t.valid.numel(); ++i)
+      if (t.valid.data<uint8_t>()[i]) EXPECT_TRUE(v[i] >= 99.9f && v[i] <= 300.1f) << v[i];
+    const auto region = t.region.to_vector<uint8_t>();
+    EXPECT_GT(std::count(region.begin(), region.end(), 1), 600);
+  }
+  EXPECT_GT(n_varied, 10);
+}
+
+// Row 117: what the maker writes is the formula.
+TEST_F(VolumePatches, SyntheticVolumesAreTheirFormulaInEveryFormat) {
+  for (const std::string format : {"nii", "nii.gz", "h5"}) {
+    std::filesystem::remove_all(root);
+    SyntheticVolumesOptions o;
+    o.n_cases = 2;
+    o.grid = {9, 11, 8};
+    o.channels = 2;
+    o.noise = 0;
+    o.format = format;
+    o.seed = 3;
+    EXPECT_EQ(write_synthetic_volumes(root, o), (std::vector<std::string>{"case1", "case2"}));
+    VolumesConfig config = synthetic();
+    const bool hdf5 = format == "h5";
+    config.image_suffix = hdf5 ? ".h5" : "_image." + format;
+    config.label_suffix = hdf5 ? ".h5" : "_label." + format;
+    config.normalisation = "none";
+    const Sample s = VolumeDataset(config).read(1, WindowChoice::centred());
+    ASSERT_EQ(s.input.shape(), (Shape{9, 11, 8, 2})) << format;
+    const auto shapes = synthetic_shapes(o, 1);
+    int64_t i = 0;
+    std::set<int> classes;
+    for (int x = 0; x < 9; ++x)
+      for (int y = 0; y < 11; ++y)
+        for (int z = 0; z < 8; ++z, ++i) {
+          const uint8_t c = synthetic_class(shapes, x + 0.5, y + 0.5, z + 0.5);
+          classes.insert(c);
+          ASSERT_EQ(s.target.data<uint8_t>()[i], c) << format;
+          ASSERT_EQ(s.input.data<float>()[2 * i], 100.0f * static_cast<float>(c + 1)) << format;
+          ASSERT_EQ(s.input.data<float>()[2 * i + 1], 150.0f * static_cast<float>(c + 1)) << format;
+        }
+    EXPECT_EQ(classes.size(), 3U);
+  }
+  SyntheticVolumesOptions bad;
+  bad.format = "png";
+  EXPECT_THAT(message_of([&] { write_synthetic_volumes(root, bad); }),
+              HasSubstr("the format nii, nii.gz or h5"));
+}
+
 TEST(ForegroundCells, OfManyCellsEachIsKeptWithTheSameChance) {
   // 8000 cells of class 1 in slabs of 1000, 10,000 kept at most: all; 40,000: a quarter of each
   // tenth, within five standard deviations of the hypergeometric count.
