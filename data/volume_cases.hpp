@@ -2,6 +2,7 @@
 // VolumeCase: an image, its label and its weights, found in a folder, a list or a manifest.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -40,8 +41,11 @@ struct VolumeCase {
   double sample_weight = 1;  ///< chance to be drawn with train.sampling = weighted
   std::string place;         ///< where it was listed: "'cases.csv', line 3"; empty: in the folder
   // By looking into the files:
-  Dims3 grid;            ///< of the files
-  int64_t channels = 1;  ///< of the image
+  Dims3 grid;                              ///< of the files
+  int64_t channels = 1;                    ///< of the image
+  std::array<double, 3> spacing{0, 0, 0};  ///< of cells along x, y, z; 0: not known
+  DType image_type = DType::f32;           ///< u8 or f32: what the files' values are read as
+  DType label_type = DType::i32;           ///< u8 or i32
   FileStamp image_stamp, label_stamp, weight_stamp;
 };
 

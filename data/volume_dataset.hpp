@@ -2,20 +2,20 @@
 // VolumeDataset: images with class labels, whole or in patches, as samples.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "data/foreground.hpp"
 #include "data/label_map.hpp"
+#include "data/per_case.hpp"
 #include "data/volume_cases.hpp"
 #include "data/volume_normalise.hpp"
+#include "data/volume_statistics.hpp"
 #include "data/volumes_config.hpp"
 
 namespace bora::data {
-
-class ForegroundCells;
-class VolumeStatistics;
 
 /// Reads lazily: files are opened for one sample and closed; of a file only the cells of the patch
 /// are read.  A case's grid is its box: windows count from the box's first cell.  Use:
@@ -36,7 +36,6 @@ class VolumeDataset : public Dataset {
                          const PreflightHooks& hooks = {});
   /// Of cases that were opened one by one (prediction).
   VolumeDataset(VolumesConfig config, std::vector<VolumeCase> cases);
-  ~VolumeDataset() override;
 
   int64_t size() const override { return static_cast<int64_t>(found_.cases.size()); }
   std::string name(int64_t index) const override { return at(index).name; }
@@ -71,23 +70,30 @@ class VolumeDataset : public Dataset {
   VolumeNormaliser& normaliser() { return normaliser_; }
   /// Global statistics of `indices`, the same on all ranks; nothing in the other modes.
   void fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks);
-  /// How the case's image is scaled, one entry a channel.  Reads the whole box once where its
+  /// How the case's image is scaled, one entry a channel: a function of the case's box, not of a
+  /// patch.  Reads the whole box once where its
   /// statistics are needed.
   ChannelScalings scalings(int64_t index) const;
 
  private:
   enum class Parts { all, image };
+  VolumeDataset(VolumesConfig config, VolumeCases found);
   Sample read_parts(int64_t index, const Window& window, Parts parts) const;
-  Tensor read_image(int64_t index, const Window& window, Sample& sample) const;
-  void read_label(int64_t index, const Window& window, Sample& sample) const;
-  void read_weight(int64_t index, const Window& window, Sample& sample) const;
+  void read_image(int64_t index, const Box& box, Sample& sample) const;
+  void read_label(int64_t index, const Box& box, Sample& sample) const;
+  void read_weight(int64_t index, const Box& box, Sample& sample) const;
+  Tensor image_box(int64_t index, const Box& box) const;
+  Tensor class_box(int64_t index, const Box& box) const;
+  const std::vector<ChannelStatistics>& statistics(int64_t index) const;
+  const ForegroundCells& foreground(int64_t index) const;
 
   VolumesConfig config_;
   VolumeCases found_;
   LabelMap labels_;
   VolumeNormaliser normaliser_;
-  std::unique_ptr<ForegroundCells> foreground_;
-  std::unique_ptr<VolumeStatistics> statistics_;
+  bool has_weights_ = false;
+  PerCase<ForegroundCells> foreground_;
+  PerCase<std::vector<ChannelStatistics>> statistics_;
 };
 
 }  // namespace bora::data

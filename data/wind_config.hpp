@@ -9,6 +9,7 @@
 #include "core/config.hpp"
 #include "data/angle.hpp"
 #include "data/augment.hpp"
+#include "data/cache_config.hpp"
 
 namespace bora::data {
 
@@ -66,6 +67,7 @@ struct WindConfig {
   std::string wind_direction = "fixed";
   WindFilesConfig files;
   AugmentConfig augment;
+  CacheConfig cache;
 
   static constexpr auto fields() {
     using C = WindConfig;
@@ -84,6 +86,7 @@ struct WindConfig {
               one_of("fixed", "angle")),
         field("files", &C::files, "names and contents of the files"),
         field("augment", &C::augment, "variations of training samples"),
+        field("cache", &C::cache, "what training keeps of the files it has read"),
     };
   }
 };

@@ -23,18 +23,12 @@ std::string place_of(int64_t i, const Tensor& block, const Window& window) {
   return bora::detail::join("cell (", first.d + p.d, ", ", first.h + p.h, ", ", first.w + p.w, ")");
 }
 
-std::vector<Range> ranges_of(const Window& window) {
-  const Dims3 begin = window.first_in_grid(), n = window.overlap();
-  return {{begin.d, n.d}, {begin.h, n.h}, {begin.w, n.w}};
-}
-
 /// Opens, reads a block, closes; all under the lock.
-Tensor read_block(const std::string& path, const FileStamp& stamp, const std::string& variable,
-                  const std::vector<std::string>& axes, const Window& window) {
+Tensor read_from_file(const std::string& path, const FileStamp& stamp, const std::string& variable,
+                      const std::vector<std::string>& axes, const std::vector<Range>& block) {
   hdf5::Lock lock;
-  BORA_CHECK(FileStamp::of(path) == stamp, "'", path,
-             "' has changed since the start of the program; start again");
-  return NetcdfFile::open(path).read(variable, axes, ranges_of(window));
+  require_unchanged(path, stamp);
+  return NetcdfFile::open(path).read(variable, axes, block);
 }
 
 /// 1 where the mask says open; throws for any value that is neither.
@@ -107,12 +101,49 @@ const WindCase& WindDataset::at(int64_t index) const {
   return files_.cases[static_cast<size_t>(index)];
 }
 
+void WindDataset::use_cache(Collective* ranks) {
+  const WindFilesConfig& f = config_.files;
+  std::string axes;
+  for (const std::string& axis : f.axes) axes += axis + " ";
+  std::vector<CachedField> fields;
+  for (const WindCase& c : files_.cases) {
+    const int64_t levels = config_.shape.w == 0 ? c.grid.w : std::min(c.grid.w, config_.shape.w);
+    CachedField field{.path = c.mask_path,
+                      .stamp = c.mask_stamp,
+                      .variable = f.mask_variable,
+                      .begin = {0, 0, 0},
+                      .count = {c.grid.d, c.grid.h, levels},
+                      .reading = axes};
+    fields.push_back(field);
+    field.path = c.wind_path;
+    field.stamp = c.wind_stamp;
+    field.variable = f.wind_variable;
+    if (c.wind_path.empty()) field.count = {0, 0, 0};
+    fields.push_back(field);
+  }
+  cache_ = VolumeCache::make(config_.cache, std::move(fields), ranks);
+}
+
+Tensor WindDataset::read_block(const WindCase& c, int64_t index, Field field,
+                               const Window& window) const {
+  const WindFilesConfig& f = config_.files;
+  const bool wind = field == Field::wind;
+  const auto from_file = [&](const Dims3& begin, const Dims3& n) {
+    return read_from_file(wind ? c.wind_path : c.mask_path, wind ? c.wind_stamp : c.mask_stamp,
+                          wind ? f.wind_variable : f.mask_variable, f.axes,
+                          {{begin.d, n.d}, {begin.h, n.h}, {begin.w, n.w}});
+  };
+  const Dims3 begin = window.first_in_grid(), count = window.overlap();
+  if (!cache_) return from_file(begin, count);
+  return cache_->read(2 * static_cast<size_t>(index) + (wind ? 1 : 0), begin, count, from_file);
+}
+
 /// Wind in m/s (missing values in buildings become 0) and, in `open`, what remains to be counted:
 /// 1 open and valid, 0 building, 2 open without a value.
 void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window& window,
                                   Tensor& wind, Tensor& open) const {
   const WindFilesConfig& f = config_.files;
-  wind = read_block(c.wind_path, c.wind_stamp, f.wind_variable, f.axes, window);
+  wind = read_block(c, index, Field::wind, window);
   float* w = wind.data<float>();
   uint8_t* o = open.data<uint8_t>();
   int64_t n_missing = 0, first_missing = -1, n_clipped = 0;
@@ -145,8 +176,7 @@ void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window
 
 Sample WindDataset::read_physical(int64_t index, const Window& window, Wind which) const {
   const WindCase& c = at(index);
-  const Tensor mask = read_block(c.mask_path, c.mask_stamp, config_.files.mask_variable,
-                                 config_.files.axes, window);
+  const Tensor mask = read_block(c, index, Field::mask, window);
   Tensor open = open_cells(mask, config_.files, c.mask_path, window);
   Tensor wind;
   if (c.wind_path.empty() || which == Wind::leave)

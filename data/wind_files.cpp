@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/wind_files.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -111,15 +107,6 @@ WindFiles unpack_pairs(const std::string& text) {
 }
 
 }  // namespace
-
-FileStamp FileStamp::of(const std::string& path) {
-  struct stat s {};
-  if (::stat(path.c_str(), &s) != 0) {
-    const int code = errno;
-    BORA_FAIL("'", path, "': ", std::strerror(code), " (errno ", code, ")");
-  }
-  return {s.st_size, static_cast<int64_t>(s.st_mtim.tv_sec) * 1000000000 + s.st_mtim.tv_nsec};
-}
 
 WindFiles find_wind_files(const WindConfig& config, Collective* ranks) {
   check_wind_config(config);

@@ -7,17 +7,10 @@
 #include <vector>
 
 #include "core/collective.hpp"
+#include "data/file_stamp.hpp"
 #include "data/wind_config.hpp"
 
 namespace bora::data {
-
-/// Size and time of a file when it was looked at, to notice a change.
-struct FileStamp {
-  int64_t bytes = 0;
-  int64_t mtime_ns = 0;
-  static FileStamp of(const std::string& path);  ///< throws Error naming the path
-  friend bool operator==(const FileStamp&, const FileStamp&) = default;
-};
 
 /// One case: a wind file and its mask.
 struct WindCase {

@@ -148,7 +148,7 @@ void head_class_loss_sums(Stream stream, const HeadInput& in, const Tensor& labe
     BORA_IF_CUDA(return cuda::head_class_loss_sums(stream, in, labels, region, sums));
   const Composed head(stream, in);
   Tensor normaliser = Tensor::empty(labels.shape().append(2), head.outputs.dtype(), in.x.device());
-  class_loss_sums(stream, head.outputs, labels, region, normaliser, sums);
+  class_loss_sums(stream, head.outputs, {labels, region}, normaliser, sums);
 }
 
 void head_class_loss_backward(Stream stream, const ClassLossAttributes& attributes,
@@ -166,9 +166,9 @@ void head_class_loss_backward(Stream stream, const ClassLossAttributes& attribut
   const Composed head(stream, in);
   Tensor normaliser = Tensor::empty(labels.shape().append(2), head.outputs.dtype(), in.x.device());
   Tensor again = head.like(sums);  // the same numbers; wanted is the normaliser
-  class_loss_sums(stream, head.outputs, labels, region, normaliser, again);
+  class_loss_sums(stream, head.outputs, {labels, region}, normaliser, again);
   Tensor doutputs = head.like(head.outputs);
-  class_loss_backward(stream, attributes, head.outputs, labels, region, normaliser, sums, dloss,
+  class_loss_backward(stream, attributes, head.outputs, {labels, region}, normaliser, sums, dloss,
                       doutputs);
   head.backward(doutputs, out);
 }

@@ -54,17 +54,31 @@ struct ClassLossAttributes {
   bool include_background = true;
 };
 
-/// logits (N, ..., K); labels (N, ...) u8; region (N, ...) u8 or undefined.  normaliser (N, ..., 2)
-/// acc type: the largest logit of each cell and log sum exp(logit - largest).  sums (N, K, 5) f64:
-/// over counting cells, per class: sum p t, sum p, number of cells with that label, sum of -log p
-/// over those, number of counting cells.
-void class_loss_sums(Stream stream, const Tensor& logits, const Tensor& labels,
-                     const Tensor& region, Tensor& normaliser, Tensor& sums);
-/// loss (), acc type; NaN if a counting cell has a label that is no class.
+/// What is known of the cells of logits (N, ..., K).  A cell counts if the region has it (1) and
+/// its weight is not 0; region and weights may be undefined.
+struct ClassCells {
+  Tensor labels;        ///< (N, ...) u8
+  Tensor region = {};   ///< (N, ...) u8
+  Tensor weights = {};  ///< (N, ...) acc type, >= 0: how much a cell adds to every sum; 1 if
+                        ///< undefined
+};
+
+/// logits (N, ..., K).  normaliser (N, ..., 2) acc type: the largest logit of each cell and log sum
+/// exp(logit - largest).  sums (N, K, 5) f64: over counting cells, per class: sum w p t, sum w p,
+/// weight of the cells with that label, sum of -w log p over those, weight of the counting cells
+/// (without weights: numbers of cells).  With weights, a weight that is negative or not finite and
+/// a counting cell's label that is no class make the last NaN in each class.
+void class_loss_sums(Stream stream, const Tensor& logits, const ClassCells& cells,
+                     Tensor& normaliser, Tensor& sums);
+/// Whether sums are of weighted cells: without weights they are exact counts, and labels that are
+/// no class show as a difference.
+enum class CellWeights { none, given };
+/// loss (), acc type; NaN if a counting cell has a label that is no class, or a weight is bad.  A
+/// sample without counting cells adds 0.
 void class_loss_value(Stream stream, const ClassLossAttributes& attributes, const Tensor& sums,
-                      Tensor& loss);
+                      Tensor& loss, CellWeights weights = CellWeights::none);
 void class_loss_backward(Stream stream, const ClassLossAttributes& attributes, const Tensor& logits,
-                         const Tensor& labels, const Tensor& region, const Tensor& normaliser,
-                         const Tensor& sums, const Tensor& dloss, Tensor& dlogits);
+                         const ClassCells& cells, const Tensor& normaliser, const Tensor& sums,
+                         const Tensor& dloss, Tensor& dlogits);
 
 }  // namespace bora::kernels

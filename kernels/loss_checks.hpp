@@ -62,12 +62,18 @@ inline void check_loss_pair(const char* op, const Tensor& prediction, const Tens
   if (region.defined()) check_loss_cells(op, prediction, region, "region");
 }
 
-inline void check_loss_classes(const char* op, const Tensor& logits, const Tensor& labels,
-                               const Tensor& region) {
+inline void check_loss_classes(const char* op, const Tensor& logits, const ClassCells& cells) {
   check_loss_values(op, logits, "logits");
-  BORA_CHECK(labels.defined(), op, ": labels are undefined");
-  check_loss_cells(op, logits, labels, "labels");
-  if (region.defined()) check_loss_cells(op, logits, region, "region");
+  BORA_CHECK(cells.labels.defined(), op, ": labels are undefined");
+  check_loss_cells(op, logits, cells.labels, "labels");
+  if (cells.region.defined()) check_loss_cells(op, logits, cells.region, "region");
+  const Tensor& w = cells.weights;
+  if (!w.defined()) return;
+  const Shape wanted = cells_of(logits.shape());
+  const DType type = loss_type(logits.dtype());
+  BORA_CHECK(w.shape() == wanted && w.dtype() == type && w.device() == logits.device(), op,
+             ": weights are ", w.shape(), " ", w.dtype(), " on ", w.device(), ", wanted ", wanted,
+             " ", type, " on ", logits.device());
 }
 
 /// The first class that Dice scores; checks the attributes.

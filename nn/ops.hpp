@@ -191,10 +191,21 @@ struct DiceOptions {
 /// over counting cells) plus soft Dice: 1 - mean over (sample, class) of (2 sum p t + smooth) /
 /// (sum p + sum t + smooth).  A class absent from both prediction and label scores 1 by the smooth
 /// term.  Source: Milletari et al. 2016.
+///
+/// weights (N, D, H, W) f32 (f64 with f64 logits), >= 0, or undefined (all 1): a cell adds its
+/// weight times what it added to every sum, and a sample's cross-entropy is divided by the sum of
+/// its weights: only their ratios matter there.  Dice is of weighted sums too, (2 sum w p t +
+/// smooth) / (sum w p + sum w t + smooth): a weight of 0 is then the same as not being in the
+/// region (label and logits are not looked at, the gradient is 0), and weights of 1 change no bit.
+/// All 0: the sample contributes 0.  Throws Error for a weight that is negative or not finite and
+/// for labels >= K (on a device the loss is NaN instead).  Source: of the weighted cross-entropy
+/// Ronneberger et al. 2015, eq. 1; of the Dice part the formula above, with w as the measure of a
+/// cell.
 Tensor dice_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region,
-                          const DiceOptions& options = {});
+                          const DiceOptions& options = {}, const Tensor& weights = {});
 /// Mean softmax cross-entropy alone.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region);
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region,
+                     const Tensor& weights = {});
 
 // ---- head and loss in one (nn/ops/head_loss.cpp)
 // -----------------------------------------------------------------------------

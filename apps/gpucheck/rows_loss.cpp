@@ -16,14 +16,14 @@ const k::ClassLossAttributes kClass{.ce_weight = 1, .dice_weight = 1};
 const k::ErrorSumsAttributes kErrors{.threshold = 0.5};
 constexpr int64_t kClasses = 3;
 
-Shape cells(const Shape& s) { return {s[0], s[1], s[2], s[3]}; }
+Shape of_cells(const Shape& s) { return {s[0], s[1], s[2], s[3]}; }
 
 struct Pair {
   Tensor prediction, target, region;
   Pair(KernelRun& r, const Shape& s)
       : prediction(r.input(s)),
         target(r.input(s)),
-        region(r.input(cells(s), Role::u8, Fill::mask)) {}
+        region(r.input(of_cells(s), Role::u8, Fill::mask)) {}
 };
 
 void data_sums(KernelRun& r, const Shape& s) {
@@ -70,35 +70,40 @@ void gradient_backward(KernelRun& r, const Shape& s) {
 }
 
 struct Classes {
-  Tensor logits, labels, region;
-  Classes(KernelRun& r, const Shape& s)
+  Tensor logits;
+  k::ClassCells cells;
+  Classes(KernelRun& r, const Shape& s, k::CellWeights weights)
       : logits(r.input(s.with(-1, kClasses))),
-        labels(r.input(cells(s), Role::u8, Fill::labels)),
-        region(r.input(cells(s), Role::u8, Fill::mask)) {}
+        cells{r.input(of_cells(s), Role::u8, Fill::labels),
+              r.input(of_cells(s), Role::u8, Fill::mask)} {
+    if (weights == k::CellWeights::given)
+      cells.weights = r.input(of_cells(s), Role::accumulator, Fill::positive);
+  }
 };
 
+template <k::CellWeights kWeights>
 void class_sums(KernelRun& r, const Shape& s) {
-  const Classes c(r, s);
+  const Classes c(r, s, kWeights);
   Tensor normaliser = r.output({s[0], s[1], s[2], s[3], 2}, Role::accumulator);
   Tensor sums = r.output({s[0], kClasses, 5}, Role::f64);
-  r.call([&] { k::class_loss_sums(r.stream(), c.logits, c.labels, c.region, normaliser, sums); });
+  r.call([&] { k::class_loss_sums(r.stream(), c.logits, c.cells, normaliser, sums); });
 }
 void class_value(KernelRun& r, const Shape& s) {
   const Tensor sums = r.input({s[0], kClasses, 5}, Role::f64, Fill::positive);
   Tensor loss = r.output({}, Role::accumulator);
   r.call([&] { k::class_loss_value(r.stream(), kClass, sums, loss); });
 }
+template <k::CellWeights kWeights>
 void class_backward(KernelRun& r, const Shape& s) {
-  const Classes c(r, s);
+  const Classes c(r, s, kWeights);
   Tensor normaliser = r.scratch({s[0], s[1], s[2], s[3], 2}, Role::accumulator);
   Tensor sums = r.scratch({s[0], kClasses, 5}, Role::f64);
-  k::class_loss_sums(r.stream(), c.logits, c.labels, c.region, normaliser, sums);
+  k::class_loss_sums(r.stream(), c.logits, c.cells, normaliser, sums);
   const Tensor dloss = r.input({}, Role::accumulator, Fill::positive);
   Tensor out = r.output(s.with(-1, kClasses));
-  r.moves({c.logits, c.labels, c.region, normaliser, out});
+  r.moves({c.logits, c.cells.labels, c.cells.region, normaliser, out});
   r.call([&] {
-    k::class_loss_backward(r.stream(), kClass, c.logits, c.labels, c.region, normaliser, sums,
-                           dloss, out);
+    k::class_loss_backward(r.stream(), kClass, c.logits, c.cells, normaliser, sums, dloss, out);
   });
 }
 
@@ -109,7 +114,7 @@ struct Head {
       : x(r.input(s)),
         w(r.input({kClasses, 1, 1, 1, s[4]})),
         bias(r.input({kClasses})),
-        region(r.input(cells(s), Role::u8, Fill::mask)) {}
+        region(r.input(of_cells(s), Role::u8, Fill::mask)) {}
   k::HeadInput input() const { return {x, w, bias}; }
   k::HeadGradients gradients(KernelRun& r) const {
     return {.dx = r.output(x.shape()),
@@ -141,13 +146,13 @@ void head_data_backward(KernelRun& r, const Shape& s) {
 }
 void head_class_sums(KernelRun& r, const Shape& s) {
   const Head h(r, s);
-  const Tensor labels = r.input(cells(s), Role::u8, Fill::labels);
+  const Tensor labels = r.input(of_cells(s), Role::u8, Fill::labels);
   Tensor sums = r.output({s[0], kClasses, 5}, Role::f64);
   r.call([&] { k::head_class_loss_sums(r.stream(), h.input(), labels, h.region, sums); });
 }
 void head_class_backward(KernelRun& r, const Shape& s) {
   const Head h(r, s);
-  const Tensor labels = r.input(cells(s), Role::u8, Fill::labels);
+  const Tensor labels = r.input(of_cells(s), Role::u8, Fill::labels);
   Tensor sums = r.scratch({s[0], kClasses, 5}, Role::f64);
   k::head_class_loss_sums(r.stream(), h.input(), labels, h.region, sums);
   const Tensor dloss = r.input({}, Role::accumulator, Fill::positive);
@@ -174,9 +179,19 @@ std::vector<Row> loss_rows() {
       {.name = "gradient_loss_sums", .run = gradient_sums, .roundings = 8},
       {.name = "gradient_loss_value", .run = gradient_value, .roundings = 16},
       {.name = "gradient_loss_backward", .run = gradient_backward, .roundings = 64},
-      {.name = "class_loss_sums", .run = class_sums, .roundings = 64},
+      {.name = "class_loss_sums", .run = class_sums<k::CellWeights::none>, .roundings = 64},
+      {.name = "class_loss_sums_weighted",
+       .run = class_sums<k::CellWeights::given>,
+       .roundings = 64},
       {.name = "class_loss_value", .run = class_value, .roundings = 16},
-      {.name = "class_loss_backward", .run = class_backward, .roundings = 128, .amplification = 4},
+      {.name = "class_loss_backward",
+       .run = class_backward<k::CellWeights::none>,
+       .roundings = 128,
+       .amplification = 4},
+      {.name = "class_loss_backward_weighted",
+       .run = class_backward<k::CellWeights::given>,
+       .roundings = 128,
+       .amplification = 4},
       // Outputs are sums over channels (convolution_rows says how these are bounded), and they are
       // the exponents of exp: with normal weights up to some 20, which is how much rounding grows.
       {.name = "head_data_loss_sums", .run = head_data_sums, .roundings = 64, .amplification = 8},

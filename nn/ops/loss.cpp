@@ -68,26 +68,33 @@ struct ClassLossOp {
   kernels::ClassLossAttributes attributes;
   const char* name;  // of the public function
 
-  Tensor forward(OpContext& c, const Tensor& logits, const Tensor& labels,
-                 const Tensor& region) const {
+  Tensor forward(OpContext& c, const Tensor& logits, const Tensor& labels, const Tensor& region,
+                 const Tensor& weights) const {
     BORA_CHECK(logits.defined() && logits.rank() >= 2 && labels.defined(), name, ": logits are ",
                logits.shape(), ", labels ", labels.shape(), ", wanted (N, ..., K) and (N, ...)");
     const DType wide = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
     Tensor normaliser = c.empty(labels.shape().append(2), wide);
     Tensor sums = c.empty({logits.size(0), logits.size(-1), 5}, DType::f64);
-    kernels::class_loss_sums(c.stream(), logits, labels, region, normaliser, sums);
-    check_labels(name, sums);
+    const kernels::ClassCells cells{labels, region, weights};
+    kernels::class_loss_sums(c.stream(), logits, cells, normaliser, sums);
+    if (weights.defined())
+      check_cells(name, sums, cells);
+    else
+      check_labels(name, sums);
     Tensor loss = loss_scalar(c, logits);
-    kernels::class_loss_value(c.stream(), attributes, sums, loss);
-    c.save(logits, labels, region, normaliser, sums);
+    kernels::class_loss_value(
+        c.stream(), attributes, sums, loss,
+        weights.defined() ? kernels::CellWeights::given : kernels::CellWeights::none);
+    c.save(logits, labels, region, weights, normaliser, sums);
     return loss;
   }
 
-  std::array<Tensor, 3> backward(OpContext& c, const Tensor& dy) const {
+  std::array<Tensor, 4> backward(OpContext& c, const Tensor& dy) const {
     Tensor dx = c.like(c.saved(0));
-    kernels::class_loss_backward(c.stream(), attributes, c.saved(0), c.saved(1), c.saved(2),
-                                 c.saved(3), c.saved(4), dy, dx);
-    return {dx, {}, {}};
+    kernels::class_loss_backward(c.stream(), attributes, c.saved(0),
+                                 {c.saved(1), c.saved(2), c.saved(3)}, c.saved(4), c.saved(5), dy,
+                                 dx);
+    return {dx, {}, {}, {}};
   }
 };
 
@@ -111,15 +118,17 @@ Tensor gradient_loss(const Tensor& prediction, const Tensor& target, const Tenso
 }
 
 Tensor dice_cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region,
-                          const DiceOptions& options) {
+                          const DiceOptions& options, const Tensor& weights) {
   return apply(ClassLossOp{{options.cross_entropy_weight, options.dice_weight, options.smooth,
                             options.include_background},
                            "dice_cross_entropy"},
-               logits, labels, region);
+               logits, labels, region, weights.detach());
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region) {
-  return apply(ClassLossOp{{1.0, 0.0, 1e-5, true}, "cross_entropy"}, logits, labels, region);
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const Tensor& region,
+                     const Tensor& weights) {
+  return apply(ClassLossOp{{1.0, 0.0, 1e-5, true}, "cross_entropy"}, logits, labels, region,
+               weights.detach());
 }
 
 }  // namespace bora::nn

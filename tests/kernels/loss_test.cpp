@@ -49,13 +49,13 @@ double value_of(GradientLossForm form, const Tensor& p, const Tensor& t, const T
   return loss.item();
 }
 
-double value_of(const ClassLossAttributes& a, const Tensor& logits, const Tensor& labels,
-                const Tensor& region) {
-  Tensor normaliser = test::empty(labels.shape().append(2), DType::f32);
+double value_of(const ClassLossAttributes& a, const Tensor& logits, const ClassCells& cells) {
+  Tensor normaliser = test::empty(cells.labels.shape().append(2), DType::f32);
   Tensor sums = test::empty({logits.size(0), logits.size(-1), 5}, DType::f64);
-  class_loss_sums(kStream, logits, labels, region, normaliser, sums);
+  class_loss_sums(kStream, logits, cells, normaliser, sums);
   Tensor loss = test::empty({}, DType::f32);
-  class_loss_value(kStream, a, sums, loss);
+  class_loss_value(kStream, a, sums, loss,
+                   cells.weights.defined() ? CellWeights::given : CellWeights::none);
   return loss.item();
 }
 
@@ -243,7 +243,7 @@ TEST(Losses, F16SumsBeyond65504AreFine) {
   for (int64_t i = 0; i < n * n; ++i) logits.insert(logits.end(), {-40.0, 40.0});
   const Tensor l = make_tensor({1, 1, n, n, 2}, logits, DType::f16);
   const Tensor labels = test::full({1, 1, n, n}, 1.0, DType::u8);
-  EXPECT_NEAR(0.0, value_of(ClassLossAttributes{1.0, 1.0}, l, labels, {}), 1e-6);
+  EXPECT_NEAR(0.0, value_of(ClassLossAttributes{1.0, 1.0}, l, {labels}), 1e-6);
 }
 
 TEST(ClassLoss, UniformLogitsGiveTheClosedForm) {
@@ -251,11 +251,11 @@ TEST(ClassLoss, UniformLogitsGiveTheClosedForm) {
   const Tensor logits = test::full({1, 2, 2, 2, 3}, 7.0, DType::f32);
   const Tensor labels =
       test::from<uint8_t>({1, 2, 2, 2}, std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 1});
-  EXPECT_NEAR(std::log(3.0), value_of(ClassLossAttributes{}, logits, labels, {}), 1e-6);
+  EXPECT_NEAR(std::log(3.0), value_of(ClassLossAttributes{}, logits, {labels}), 1e-6);
   const double s = 1e-5, p = 8.0 / 3;
   const double score =
       ((2 * 2.0 + s) / (p + 6 + s) + (4.0 / 3 + s) / (p + 2 + s) + s / (p + s)) / 3;
-  EXPECT_NEAR(1 - score, value_of(ClassLossAttributes{0.0, 1.0}, logits, labels, {}), 1e-6);
+  EXPECT_NEAR(1 - score, value_of(ClassLossAttributes{0.0, 1.0}, logits, {labels}), 1e-6);
 }
 
 TEST(ClassLoss, LargeLogitsStayFinite) {
@@ -263,15 +263,108 @@ TEST(ClassLoss, LargeLogitsStayFinite) {
   const Tensor logits = make_tensor({1, 1, 1, 2, 3}, values, DType::f32);
   const Tensor labels = test::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{0, 1});
   // Cell 0 is certain; cell 1 is certain of another class, 12e4 away.
-  EXPECT_NEAR(6e4, value_of(ClassLossAttributes{}, logits, labels, {}), 1e-2);
+  EXPECT_NEAR(6e4, value_of(ClassLossAttributes{}, logits, {labels}), 1e-2);
 }
 
 TEST(ClassLoss, LabelThatIsNoClassGivesNaN) {
   const Tensor logits = test::zeros({1, 1, 1, 2, 3}, DType::f32);
   const Tensor labels = test::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{0, 255});
-  EXPECT_TRUE(std::isnan(value_of(ClassLossAttributes{}, logits, labels, {})));
+  EXPECT_TRUE(std::isnan(value_of(ClassLossAttributes{}, logits, {labels})));
   const Tensor region = test::from<uint8_t>({1, 1, 1, 2}, std::vector<uint8_t>{1, 0});
-  EXPECT_NEAR(std::log(3.0), value_of(ClassLossAttributes{}, logits, labels, region), 1e-6);
+  EXPECT_NEAR(std::log(3.0), value_of(ClassLossAttributes{}, logits, {labels, region}), 1e-6);
+}
+
+TEST(ClassLoss, WeightsOfOneChangeNoBit) {
+  const Shape s{2, 3, 5, 7, 4};
+  const Tensor logits = make_tensor(s, normal_values(s.numel(), 4), DType::f32);
+  const Tensor labels = make_tensor({2, 3, 5, 7}, test::integer_values(210, 4, 5), DType::u8);
+  const Tensor ones = test::full({2, 3, 5, 7}, 1.0, DType::f32);
+  for (const ClassLossAttributes& a : {ClassLossAttributes{}, ClassLossAttributes{0.5, 1.0}})
+    EXPECT_EQ(value_of(a, logits, {labels}), value_of(a, logits, {labels, {}, ones}));
+}
+
+TEST(ClassLoss, AWeightOfZeroIsOutsideTheRegion) {
+  const Shape s{2, 3, 4, 5, 3};
+  std::vector<double> x = normal_values(s.numel(), 6), t = test::integer_values(120, 3, 7);
+  std::vector<double> weights(120, 1.0);
+  for (size_t i = 0; i < 120; i += 4) {
+    weights[i] = 0.0;
+    t[i] = 255;  // no class
+    x[3 * i] = NAN;
+  }
+  const Tensor logits = make_tensor(s, x, DType::f32);
+  const Tensor labels = make_tensor({2, 3, 4, 5}, t, DType::u8);
+  const Tensor w = make_tensor({2, 3, 4, 5}, weights, DType::f32);
+  const Tensor region = make_tensor({2, 3, 4, 5}, weights, DType::u8);
+  const ClassLossAttributes both{1.0, 1.0};
+  const double got = value_of(both, logits, {labels, {}, w});
+  EXPECT_TRUE(std::isfinite(got));
+  EXPECT_EQ(value_of(both, logits, {labels, region}), got);
+
+  Tensor normaliser = test::empty({2, 3, 4, 5, 2}, DType::f32);
+  Tensor sums = test::empty({2, 3, 5}, DType::f64), dx = test::empty(s, DType::f32);
+  class_loss_sums(kStream, logits, {labels, {}, w}, normaliser, sums);
+  class_loss_backward(kStream, both, logits, {labels, {}, w}, normaliser, sums,
+                      test::full({}, 1.0, DType::f32), dx);
+  const std::vector<double> gradient = values_of(dx);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    EXPECT_TRUE(i / 3 % 4 != 0 || gradient[i] == 0.0) << i;
+    EXPECT_TRUE(std::isfinite(gradient[i])) << i;
+  }
+}
+
+TEST(ClassLoss, OnlyRatiosOfWeightsMatterInCrossEntropy) {
+  const Tensor logits = make_tensor({1, 2, 1, 1, 2}, {2.0, 0.0, 0.0, 3.0}, DType::f32);
+  const Tensor labels = make_tensor({1, 2, 1, 1}, {0, 0}, DType::u8);
+  const auto weights = [](double a, double b) {
+    return make_tensor({1, 2, 1, 1}, {a, b}, DType::f32);
+  };
+  const double first = std::log1p(std::exp(-2.0)), second = std::log1p(std::exp(3.0));
+  const double wanted = (3 * first + second) / 4;
+  const double bound = 16 * test::unit_roundoff(DType::f32) * second;
+  for (const double scale : {1.0, 1e-3, 1e6})
+    EXPECT_NEAR(wanted,
+                value_of(ClassLossAttributes{}, logits, {labels, {}, weights(3 * scale, scale)}),
+                bound);
+}
+
+TEST(ClassLoss, WeightsThatAreAllZeroGiveNoLossAndNoGradient) {
+  const Tensor logits = make_tensor({2, 2, 1, 1, 2}, normal_values(8, 8), DType::f32);
+  const Tensor labels = test::zeros({2, 2, 1, 1}, DType::u8);
+  const ClassLossAttributes both{1.0, 1.0};
+  const Tensor none = test::zeros({2, 2, 1, 1}, DType::f32);
+  EXPECT_EQ(0.0, value_of(both, logits, {labels, {}, none}));
+  // One of two samples: half of the other's loss.
+  const Tensor half = make_tensor({2, 2, 1, 1}, {1, 1, 0, 0}, DType::f32);
+  const Tensor first = make_tensor(
+      {1, 2, 1, 1, 2},
+      [&] {
+        std::vector<double> v = normal_values(8, 8);
+        v.resize(4);
+        return v;
+      }(),
+      DType::f32);
+  EXPECT_NEAR(value_of(both, first, {test::zeros({1, 2, 1, 1}, DType::u8)}) / 2,
+              value_of(both, logits, {labels, {}, half}), 1e-7);
+}
+
+TEST(ClassLoss, BadWeightsAndLabelsGiveNaN) {
+  const Tensor logits = test::zeros({1, 1, 1, 2, 3}, DType::f32);
+  const Tensor labels = make_tensor({1, 1, 1, 2}, {0, 3}, DType::u8);
+  const Tensor good = make_tensor({1, 1, 1, 2}, {0, 2}, DType::u8);
+  const auto weights = [](double a, double b) {
+    return make_tensor({1, 1, 1, 2}, {a, b}, DType::f32);
+  };
+  const auto loss = [&](const Tensor& l, const Tensor& w, const Tensor& region = {}) {
+    return value_of(ClassLossAttributes{1.0, 1.0}, logits, {l, region, w});
+  };
+  EXPECT_TRUE(std::isfinite(loss(good, weights(1, 0.5))));
+  EXPECT_TRUE(std::isnan(loss(labels, weights(1, 0.5))));
+  for (const double bad : {-1.0, -1e-30, double{NAN}, double{HUGE_VAL}, -double{HUGE_VAL}}) {
+    EXPECT_TRUE(std::isnan(loss(good, weights(1, bad)))) << bad;
+    const Tensor region = make_tensor({1, 1, 1, 2}, {1, 0}, DType::u8);
+    EXPECT_TRUE(std::isfinite(loss(good, weights(1, bad), region))) << bad;
+  }
 }
 
 TEST(Losses, RefuseWrongArguments) {

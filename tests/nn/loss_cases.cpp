@@ -97,30 +97,33 @@ double gradient_reference(const Shape& s, const Values& in, GradientLoss form) {
   return loss;
 }
 
-/// in: logits, labels, maybe region.
+/// in: logits, labels, maybe region, maybe weights of cells.
 double class_reference(const Shape& s, const Values& in, const nn::DiceOptions& o) {
   const Volume logits{s, in[0]};
   const Volume labels{s.with(4, 1), in[1]};
   const Mask region{s, in.size() > 2 ? &in[2] : nullptr};
+  const std::vector<double> ones(in[1].size(), 1.0);
+  const Volume weights{s.with(4, 1), in.size() > 3 ? in[3] : ones};
   const int64_t first = o.include_background ? 0 : 1;
   double loss = 0;
   for (int64_t n = 0; n < s[0]; ++n) {
     double surprise = 0, cells = 0, score = 0;
     std::vector<double> both(static_cast<size_t>(s[4])), p_sum(both), t_sum(both);
     for_cells(s, [&](auto at) {
-      if (!region.at(n, at)) return;
-      ++cells;
+      const double weight = weights.at(n, at, 0);
+      if (!region.at(n, at) || weight == 0) return;
+      cells += weight;
       double total = 0;
       for (int64_t k = 0; k < s[4]; ++k) total += std::exp(logits.at(n, at, k));
       const auto label = static_cast<int64_t>(labels.at(n, at, 0));
       for (int64_t k = 0; k < s[4]; ++k) {
         const auto c = static_cast<size_t>(k);
         const double prob = std::exp(logits.at(n, at, k)) / total;
-        p_sum[c] += prob;
+        p_sum[c] += weight * prob;
         if (k != label) continue;
-        t_sum[c] += 1;
-        both[c] += prob;
-        surprise -= std::log(prob);
+        t_sum[c] += weight;
+        both[c] += weight * prob;
+        surprise -= weight * std::log(prob);
       }
     });
     if (cells == 0) continue;
@@ -175,10 +178,21 @@ OpCase class_row(const char* name, const Shape& s, const nn::DiceOptions& o, Reg
   c.inputs[1] = labels({s[0], s[1], s[2], s[3]}, static_cast<int>(s[4]));
   c.run = [=](const std::vector<Tensor>& in) {
     const Tensor mask = in.size() > 2 ? in[2] : Tensor();
-    if (o.dice_weight == 0) return nn::cross_entropy(in[0], in[1], mask);
-    return nn::dice_cross_entropy(in[0], in[1], mask, o);
+    const Tensor weights = in.size() > 3 ? in[3] : Tensor();
+    if (o.dice_weight == 0) return nn::cross_entropy(in[0], in[1], mask, weights);
+    return nn::dice_cross_entropy(in[0], in[1], mask, o, weights);
   };
   c.reference = [=](const Values& in) { return std::vector{class_reference(s, in, o)}; };
+  return c;
+}
+
+/// With weights of cells in [0, 2), or, of `kind` whole, of 0, 1 and 2.
+OpCase weighted_row(const char* name, const Shape& s, const nn::DiceOptions& o, Fill kind) {
+  OpCase c = class_row(name, s, o, Region::some);
+  Input weights = uniform({s[0], s[1], s[2], s[3]}, 0.0, 2.0).param().fixed();
+  weights.fill = kind;
+  if (kind == Fill::integers) weights.hi = 3;
+  c.inputs.push_back(weights);
   return c;
 }
 
@@ -215,6 +229,11 @@ const OpCases rows([] {
       class_row("dice_of_one_class", {2, 3, 2, 2, 1}, both, Region::all),
       class_row("dice_many", {2, 9, 33, 65, 3}, both, Region::some),
       class_row("dice_empty", {0, 3, 4, 5, 3}, both, Region::some),
+      weighted_row("cross_entropy_weighted", {2, 3, 4, 5, 4}, ce, Fill::uniform),
+      weighted_row("dice_weighted", {2, 3, 4, 5, 3}, both, Fill::uniform),
+      weighted_row("dice_weighted_some", {3, 3, 2, 5, 3}, no_background, Fill::integers),
+      weighted_row("dice_weighted_many", {2, 9, 33, 65, 3}, both, Fill::uniform),
+      weighted_row("dice_weighted_empty", {0, 3, 4, 5, 3}, both, Fill::uniform),
   };
   for (OpCase& c : list) {
     const int64_t n = c.inputs[0].shape.numel();
@@ -222,7 +241,7 @@ const OpCases rows([] {
     if (c.name == "mse") c.saved_bytes = 256;             // sums (2, 2) f64
     if (c.name == "gradient_plain") c.saved_bytes = 256;  // sums (2, 3, 4) f64
     // normaliser (2, 3, 4, 5, 2) f32 and sums (2, 3, 5) f64
-    if (c.name == "dice_cross_entropy") c.saved_bytes = 1024 + 256;
+    if (c.name == "dice_cross_entropy" || c.name == "dice_weighted") c.saved_bytes = 1024 + 256;
     // No elements, no differences, or always probability 1.
     c.zero_gradient_ok = n == 0 || c.name == "gradient_one" || c.name == "dice_of_one_class";
   }
