@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/task.hpp"
 
+#include "apps/common/text.hpp"
 #include "nn/layers/norm.hpp"
 
 namespace bora::train {
@@ -34,6 +35,8 @@ Validated Task::validate(const data::Batch& batch, Device device) {
     if (t->defined()) *t = t->to(device);
   return {loss(here), {}, {}};
 }
+
+std::string Task::judgement(double value) const { return judged_by() + " " + apps::brief(value); }
 
 std::vector<NamedScore> Task::scores(const MetricSums& sums) const {
   std::vector<NamedScore> scores;

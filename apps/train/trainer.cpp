@@ -186,8 +186,9 @@ bool Trainer::train() {
 
 void Trainer::say_why_finished() const {
   if (position_.stopped_early)
-    log_info("nothing to do: this run has ended, since there was no better validation loss for ",
-             position_.epochs_without_best, " epochs; train.patience above that (or 0) goes on");
+    log_info("nothing to do: this run has ended, since there was no better ", task_->judged_by(),
+             " for ", position_.epochs_without_best,
+             " epochs; train.patience above that (or 0) goes on");
   else if (position_.data.epoch >= config_.train.epochs)
     log_info(
         "nothing to do: all ", config_.train.epochs,
@@ -248,8 +249,8 @@ void Trainer::end_epoch(bool best) {
     epoch_times_.save_s += now_s() - begin_s;
   }
   if (position_.stopped_early && main())
-    progress_.line("no better validation loss for " + std::to_string(config_.train.patience) +
-                   " epochs: the run ends");
+    progress_.line("no better " + task_->judged_by() + " for " +
+                   std::to_string(config_.train.patience) + " epochs: the run ends");
 }
 
 void Trainer::train_epoch() {
