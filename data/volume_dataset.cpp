@@ -70,6 +70,7 @@ int64_t begin_of(int64_t grid, int64_t patch, int64_t centre) {
 
 VolumeDataset::VolumeDataset(VolumesConfig config, Collective* ranks, const PreflightHooks& hooks)
     : VolumeDataset(config, find_volume_cases(config, ranks, hooks)) {
+  tells_ = !ranks || ranks->rank() == 0;
   make_cache(ranks);
 }
 
@@ -193,7 +194,7 @@ const ForegroundCells& VolumeDataset::foreground(int64_t index) const {
     ForegroundCells cells(c.box, n_classes());
     if (!c.label.path.empty())
       each_slab(c.box, 1, [&](const Box& slab) { cells.add(class_box(index, slab)); });
-    if (cells.count() == 0)
+    if (cells.count() == 0 && tells_)
       log_warn("no labelled cell in '", c.label.path, "' (case '", c.name,
                "'): its patches are drawn anywhere");
     return cells;
@@ -228,6 +229,13 @@ std::vector<int64_t> VolumeDataset::patches_of(const std::vector<int64_t>& indic
   for (const int64_t index : indices)
     out.insert(out.end(), static_cast<size_t>(config_.patches_per_volume), index);
   return out;
+}
+
+std::vector<double> VolumeDataset::sample_weights(const std::vector<int64_t>& indices) const {
+  std::vector<double> weights;
+  for (const int64_t index : indices) weights.push_back(at(index).sample_weight);
+  const bool alike = std::all_of(weights.begin(), weights.end(), [](double w) { return w == 1; });
+  return alike ? std::vector<double>{} : weights;
 }
 
 void VolumeDataset::read_image(int64_t index, const Box& box, Sample& s) const {

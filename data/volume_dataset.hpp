@@ -60,6 +60,9 @@ class VolumeDataset : public Dataset {
   /// `indices`, each config.patches_per_volume times: for a Subset to train on.
   std::vector<int64_t> patches_of(const std::vector<int64_t>& indices) const;
 
+  /// VolumeCase::sample_weight of each; none if all are 1.
+  std::vector<double> sample_weights(const std::vector<int64_t>& indices) const;
+
   const VolumeCase& at(int64_t index) const;
   const std::vector<VolumeCase>& cases() const { return found_.cases; }
   const VolumesConfig& config() const { return config_; }
@@ -98,6 +101,7 @@ class VolumeDataset : public Dataset {
   LabelMap labels_;
   VolumeNormaliser normaliser_;
   bool has_weights_ = false;
+  bool tells_ = true;  // rank 0 warns for all
   std::unique_ptr<VolumeCache> cache_;
   std::vector<size_t> fields_;  // of case i: the cached field of its image, label, weight at 3 i
   PerCase<ForegroundCells> foreground_;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/parallel.hpp"
 
+#include <utility>
+
 #include "apps/train/global_batch.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "comm/nccl_communicator.hpp"
 #include "comm/nccl_flight.hpp"
 #include "comm/shard_reducer.hpp"
-
-#include <utility>
 
 namespace bora::train {
 namespace {

@@ -253,6 +253,8 @@ TEST_F(VolumeCasesTest, MistakesInAManifestAreToldWithTheirLine) {
                  "q,a_image.h5,test,\"2:4,,\"\n"),
               HasSubstr("cases 'p' (training) and 'q' (test) have cells of '" + root +
                         "/a_image.h5' in common"));
+  EXPECT_THAT(of("case,image,group\np,a_image.h5,1\nq,a_image.h5,2\n"),
+              HasSubstr("cases 'p' (group 1) and 'q' (group 2) have cells of"));
   EXPECT_THAT(message_of([&] { find_volume_cases(listed("n.csv", "")); }),
               HasSubstr("n.csv' is empty"));
 }
