@@ -280,7 +280,7 @@ VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks,
   const std::string where = config.list.empty() ? "the volumes in '" + config.root + "'"
                                                 : "the volumes of '" + config.list + "'";
   settle_problems(out.problems, where, config.on_bad_files == "refuse", "volumes.on_bad_files",
-                  ranks);
+                  ranks, hooks);
   BORA_CHECK(!out.cases.empty(), "no case among ", where, ": wanted pairs of <case>",
              config.image_suffix, " and <case>", config.label_suffix,
              " (volumes.image_suffix, volumes.label_suffix)");

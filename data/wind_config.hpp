@@ -27,6 +27,8 @@ struct WindFilesConfig {
   std::vector<std::string> angle_patterns = AnglePatterns::defaults();
   std::string on_bad_files = "refuse";
   std::string missing = "refuse";
+  std::vector<double> range;
+  std::string preflight = "auto";
 
   static constexpr auto fields() {
     using C = WindFilesConfig;
@@ -54,6 +56,14 @@ struct WindFilesConfig {
               "missing values (NaN, fill value) in open cells: stop, or leave the cells out of the "
               "region",
               one_of("refuse", "mask")),
+        field("range", &C::range,
+              "lowest and highest wind speed in m/s that can be; a file with another value is bad; "
+              "empty: any"),
+        field("preflight", &C::preflight,
+              "what is looked into before the first step: full: all values; headers: what the "
+              "files say of themselves; auto: values, too, of every case up to 1 GiB of files, "
+              "beyond that of as many cases as make 1 GiB",
+              one_of("auto", "full", "headers")),
     };
   }
 };

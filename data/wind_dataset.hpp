@@ -25,7 +25,8 @@ namespace bora::data {
 class WindDataset : public Dataset {
  public:
   /// See find_wind_files; `ranks` is used in here only.
-  explicit WindDataset(WindConfig config, Collective* ranks = nullptr);
+  explicit WindDataset(WindConfig config, Collective* ranks = nullptr,
+                       const PreflightHooks& hooks = {});
   /// Of cases that were opened one by one (prediction).
   WindDataset(WindConfig config, std::vector<WindCase> cases);
 
