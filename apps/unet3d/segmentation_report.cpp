@@ -32,7 +32,7 @@ constexpr Column kScores[] = {
 struct Row {
   std::string of, number, name;  // case, class, its name
   int64_t truth = -1, predicted = -1;
-  std::vector<double> scores;
+  std::vector<double> scores{};
   double mm3 = kNaN, predicted_mm3 = kNaN;
 };
 
