@@ -416,7 +416,9 @@ TEST_F(VolumePatches, TransformsVaryImageAndLabelTogether) {
     EXPECT_EQ(t.window, turned.patch_window(0, choice.key));
     const float* v = t.input.data<float>();
     for (int64_t i = 0; i < t.valid.numel(); ++i)
-      if (t.valid.data<uint8_t>()[i]) EXPECT_TRUE(v[i] >= 99.9f && v[i] <= 300.1f) << v[i];
+      if (t.valid.data<uint8_t>()[i]) {
+        EXPECT_TRUE(v[i] >= 99.9f && v[i] <= 300.1f) << v[i];
+      }
     const auto region = t.region.to_vector<uint8_t>();
     EXPECT_GT(std::count(region.begin(), region.end(), 1), 600);
   }
