@@ -2,12 +2,10 @@
 #include "data/volume_cases.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <sstream>
 
@@ -147,8 +145,8 @@ ListedVolumes list_on_all(const VolumesConfig& config, Collective* ranks) {
                                               "list of the volumes"));
 }
 
-/// Cases of one data set have as many channels as its first one, and no cell is both trained on and
-/// checked with.
+/// Cases of one data set have as many channels as its first one, and no cell may be both trained on
+/// and checked with.
 void check_together(const std::vector<VolumeCase>& cases, std::vector<bool>& bad,
                     std::vector<std::string>& problems) {
   const VolumeCase* first = nullptr;
@@ -176,61 +174,20 @@ void check_together(const std::vector<VolumeCase>& cases, std::vector<bool>& bad
     for (size_t a = 0; a < indices.size(); ++a)
       for (size_t b = a + 1; b < indices.size(); ++b) {
         const VolumeCase &p = cases[indices[a]], &q = cases[indices[b]];
-        if (p.part == q.part || p.part.empty() || q.part.empty() || !shares(p.box, q.box)) continue;
+        // One group and one part stay on one side of a split.
+        if ((p.group == q.group && p.part == q.part) || !shares(p.box, q.box)) continue;
         bad[indices[a]] = bad[indices[b]] = true;
-        problems.push_back("cases '" + p.name + "' (" + p.part + ") and '" + q.name + "' (" +
-                           q.part + ") have cells of '" + p.image.path + "' in common");
+        const auto side = [](const VolumeCase& c) {
+          return "'" + c.name + "' (" + (c.part.empty() ? "group " + c.group : c.part) + ")";
+        };
+        problems.push_back("cases " + side(p) + " and " + side(q) + " have cells of '" +
+                           p.image.path +
+                           "' in common, but may come to different sides of the "
+                           "split");
       }
 }
 
-int64_t extent_of(std::string_view text, const std::string& whole, int64_t missing) {
-  if (text.empty()) return missing;
-  int64_t value = 0;
-  const auto [last, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || last != text.data() + text.size() || value < 0)
-    throw UsageError("box '" + whole + "': '" + std::string(text) +
-                     "' is no whole number of at least 0");
-  return value;
-}
-
 }  // namespace
-
-Box Box::parse(const std::string& text, const Dims3& grid) {
-  std::vector<std::string> parts = cut(text, ',');
-  if (text.ends_with(',')) parts.emplace_back();
-  if (parts.size() != 3)
-    throw UsageError("box '" + text + "' has " + std::to_string(parts.size()) +
-                     " parts, wanted three: begin_x:end_x,begin_y:end_y,begin_z:end_z");
-  int64_t begin[3], count[3];
-  for (int axis = 0; axis < 3; ++axis) {
-    const std::string& part = parts[static_cast<size_t>(axis)];
-    const size_t colon = part.find(':');
-    if (!part.empty() && colon == part.npos)
-      throw UsageError("box '" + text + "': '" + part + "' has no colon, wanted begin:end");
-    const std::string_view all = part;
-    begin[axis] = extent_of(part.empty() ? all : all.substr(0, colon), text, 0);
-    const int64_t end = extent_of(part.empty() ? all : all.substr(colon + 1), text, grid[axis]);
-    if (end <= begin[axis])
-      throw UsageError("box '" + text + "': '" + part + "' has no cell on an axis of " +
-                       std::to_string(grid[axis]));
-    count[axis] = end - begin[axis];
-  }
-  return {{begin[0], begin[1], begin[2]}, {count[0], count[1], count[2]}};
-}
-
-std::string Box::text() const {
-  std::string out;
-  for (int axis = 0; axis < 3; ++axis)
-    out += (axis ? "," : "") + std::to_string(begin[axis]) + ":" +
-           std::to_string(begin[axis] + count[axis]);
-  return out;
-}
-
-bool Box::is_inside(const Dims3& grid) const {
-  for (int axis = 0; axis < 3; ++axis)
-    if (begin[axis] < 0 || count[axis] < 1 || begin[axis] > grid[axis] - count[axis]) return false;
-  return true;
-}
 
 VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks,
                               const PreflightHooks& hooks) {
@@ -296,52 +253,6 @@ VolumeCase open_volume_case(const VolumesConfig& config, const std::string& imag
   if (!label_path.empty()) c.label = volume_source(config, label_path, config.label_variable);
   open_headers(config, {}, c);
   return c;
-}
-
-Split split_volumes(const std::vector<VolumeCase>& cases, const SplitConfig& config) {
-  std::vector<std::string> names, groups;
-  std::vector<int64_t> open;  // indices of the cases without a part
-  std::map<std::string, const VolumeCase*> fixed_groups;
-  for (const VolumeCase& c : cases)
-    if (!c.part.empty()) fixed_groups.emplace(c.group, &c);
-  Split split;
-  bool has_validation = false, has_test = false;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const VolumeCase& c = cases[i];
-    const auto index = static_cast<int64_t>(i);
-    if (c.part.empty()) {
-      const auto sister = fixed_groups.find(c.group);
-      if (sister != fixed_groups.end())
-        throw UsageError("split: case '" + c.name + "' has no part, but '" + sister->second->name +
-                         "' of its group '" + c.group + "' is in the " + sister->second->part +
-                         " part: give each case of a group a part, or none");
-      open.push_back(index);
-      names.push_back(c.name);
-      groups.push_back(c.group);
-      continue;
-    }
-    has_validation = has_validation || c.part == "validation";
-    has_test = has_test || c.part == "test";
-    (c.part == "training" ? split.train
-     : c.part == "test"   ? split.test
-                          : split.validation)
-        .push_back(index);
-  }
-  if (!open.empty()) {
-    SplitConfig rest = config;
-    if (has_validation) rest.validation = 0;
-    if (has_test) rest.test = 0;
-    const Split more = make_split(names, groups, rest);
-    const auto take = [&](const std::vector<int64_t>& from, std::vector<int64_t>& to) {
-      for (const int64_t i : from) to.push_back(open[static_cast<size_t>(i)]);
-      std::sort(to.begin(), to.end());
-    };
-    take(more.train, split.train);
-    take(more.validation, split.validation);
-    take(more.test, split.test);
-  }
-  if (split.train.empty()) throw UsageError("split: no case is left for training");
-  return split;
 }
 
 }  // namespace bora::data

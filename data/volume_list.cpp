@@ -65,6 +65,8 @@ Folder search(const VolumesConfig& config) {
     });
     if (kind != kinds.end()) {
       (*kind->second)[*case_of(root, it->path(), kind->first)].push_back(it->path().string());
+    } else if (!config.list.empty() && it->path() == root / config.list) {
+      continue;
     } else if (n_others++ == 0 || it->path().string() < other) {
       other = it->path().string();
     }
@@ -188,6 +190,11 @@ class Lister {
   /// Fills in files, group and variables, and keeps the case if nothing is missing.
   void add(VolumeCase c, const std::string& box, const std::string& where) {
     const size_t n_problems = out_.problems.size();
+    std::error_code ignored;
+    if (!c.image.path.empty() && !fs::exists(c.image.path, ignored)) {
+      out_.problems.push_back(where + ": there is no image '" + c.image.path + "'");
+      return;
+    }
     if (c.image.path.empty())
       c.image.path =
           the_file(folder().images, c.name, "image", config_.image_suffix, where, out_.problems);
@@ -197,15 +204,7 @@ class Lister {
         c.label.path = partner(c, base, config_.label_suffix, "label", where);
       if (c.weight.path.empty() && !config_.weight_suffix.empty())
         c.weight.path = partner(c, base, config_.weight_suffix, "weight file", where);
-      if (c.group.empty()) c.group = base;
-      if (group_ && c.group == base) {
-        const std::optional<std::string> group = group_->find(c.name);
-        if (group)
-          c.group = *group;
-        else
-          out_.problems.push_back("'" + c.name + "': no group in the name; group_pattern is " +
-                                  group_->text());
-      }
+      if (c.group.empty()) c.group = group_of(c.name, base);
     }
     if (out_.problems.size() > n_problems) return;
     c.image = volume_source(config_, c.image.path, config_.image_variable);
@@ -213,6 +212,17 @@ class Lister {
     if (!c.weight.path.empty())
       c.weight = volume_source(config_, c.weight.path, config_.weight_variable);
     out_.cases.push_back({std::move(c), box});
+  }
+
+  /// What group_pattern picks of a case's name; without a pattern the image's own name, so that
+  /// several boxes of one volume are a group.
+  std::string group_of(const std::string& name, const std::string& base) {
+    if (!group_) return base;
+    const std::optional<std::string> found = group_->find(name);
+    if (!found)
+      out_.problems.push_back("'" + name + "': no group in the name; group_pattern is " +
+                              group_->text());
+    return found.value_or("");
   }
 
   /// The label or weight of an image: the same file, the one beside it, or the one of the folder.
