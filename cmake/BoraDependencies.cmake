@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every third-party package is looked for here, once; the folders only name the targets:
 #   OpenMP::OpenMP_CXX  Threads::Threads  MPI::MPI_C  oneDNN::dnnl  Eigen3::Eigen  hdf5::hdf5  ZLIB::ZLIB
-#   PNG::PNG  PkgConfig::cairo  CLI11::CLI11  tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json
+#   PNG::PNG  PkgConfig::cairo  PkgConfig::libdeflate  CLI11::CLI11  tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json
 #   GTest::gtest  GTest::gmock  CUDA::cudart  NCCL::nccl  cuDNN::cudnn
 
 # bora_need(<what> <debian package> <found>): stops with the package's name if <found> is false.
@@ -40,6 +40,8 @@ find_package(PkgConfig QUIET)
 bora_need("pkg-config" pkg-config ${PKG_CONFIG_FOUND})
 pkg_check_modules(cairo QUIET IMPORTED_TARGET cairo)
 bora_need("cairo" libcairo2-dev ${cairo_FOUND})
+pkg_check_modules(libdeflate QUIET IMPORTED_TARGET libdeflate)
+bora_need("libdeflate" libdeflate-dev ${libdeflate_FOUND})
 find_package(CLI11 QUIET CONFIG)
 bora_need("CLI11" libcli11-dev ${CLI11_FOUND})
 find_package(tomlplusplus QUIET CONFIG)

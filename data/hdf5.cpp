@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "core/error.hpp"
+#include "data/hdf5_chunks.hpp"
 #include "data/hdf5_writer_driver.hpp"
 
 namespace bora::data::hdf5 {
@@ -22,6 +23,12 @@ namespace {
 std::recursive_mutex& library_mutex() {
   static std::recursive_mutex mutex;
   return mutex;
+}
+
+/// How often the calling thread holds the mutex.
+int& lock_depth() {
+  thread_local int depth = 0;
+  return depth;
 }
 
 /// Collects the library's error stack; walked from the outermost call to the deepest.
@@ -73,6 +80,7 @@ void check_signature(const std::string& path) {
 
 Lock::Lock() {
   library_mutex().lock();
+  ++lock_depth();
   // The switch is per thread in a thread-safe build.
   thread_local bool silent = false;
   if (!silent) {
@@ -82,7 +90,19 @@ Lock::Lock() {
   }
 }
 
-Lock::~Lock() { library_mutex().unlock(); }
+Lock::~Lock() {
+  --lock_depth();
+  library_mutex().unlock();
+}
+
+detail::Unlocked::Unlocked() : depth_(std::exchange(lock_depth(), 0)) {
+  for (int i = 0; i < depth_; ++i) library_mutex().unlock();
+}
+
+detail::Unlocked::~Unlocked() {
+  for (int i = 0; i < depth_; ++i) library_mutex().lock();
+  lock_depth() = depth_;
+}
 
 std::string Status::text(Code) {
   std::string text;

@@ -98,7 +98,7 @@ class Object {
   TypeInfo attribute_type(const std::string& name) const;
 
   /// Reads an attribute.  T: int64_t, uint64_t, double, bool, std::string, or std::vector of
-  /// int64_t, double, std::string.  Numbers convert (a fraction or a value out of range is an error
+  /// int64_t, uint64_t, double, std::string.  Numbers convert (a fraction or a value out of range is an error
   /// for an integer T); a scalar T accepts an array of one element; text may be of fixed or
   /// variable length.  Throws Error naming file, object and attribute if it is missing or does not
   /// fit.

@@ -198,6 +198,7 @@ template double Object::attribute(const std::string&) const;
 template bool Object::attribute(const std::string&) const;
 template std::string Object::attribute(const std::string&) const;
 template std::vector<int64_t> Object::attribute(const std::string&) const;
+template std::vector<uint64_t> Object::attribute(const std::string&) const;
 template std::vector<double> Object::attribute(const std::string&) const;
 template std::vector<std::string> Object::attribute(const std::string&) const;
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hdf5.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "data/hdf5.hpp"
+#include "data/hdf5_chunks.hpp"
 
 namespace bora::data::hdf5 {
 
@@ -59,6 +62,7 @@ std::string text_of(std::span<const int64_t> values) {
 struct Selection {
   Id file, memory;
   int64_t n = 1;
+  std::vector<int64_t> extents;
 };
 Selection select(const Dataset& dataset, std::span<const int64_t> begin,
                  std::span<const int64_t> count) {
@@ -73,8 +77,10 @@ Selection select(const Dataset& dataset, std::span<const int64_t> begin,
                text_of(begin), " of ", text_of(count), " is outside of extents ", text_of(extents));
     b.push_back(static_cast<hsize_t>(begin[i]));
     c.push_back(static_cast<hsize_t>(count[i]));
-    s.n *= count[i];
+    BORA_CHECK(!__builtin_mul_overflow(s.n, count[i], &s.n), "block of ", text_of(count),
+               ": more elements than can be counted");
   }
+  s.extents = extents;
   s.file = Id(BORA_HDF5(H5Dget_space(dataset.id())));
   if (extents.empty()) {
     s.memory = Id(BORA_HDF5(H5Screate(H5S_SCALAR)));
@@ -91,12 +97,41 @@ Selection select(const Dataset& dataset, std::span<const int64_t> begin,
   return s;
 }
 
+/// False if a value is out of the range of an integer type.
+bool read_by_library(int64_t dataset, const Selection& selection, Tensor& out) {
+  const Id memory = detail::memory_type(out.dtype());
+  const Id list(BORA_HDF5(H5Pcreate(H5P_DATASET_XFER)));
+  bool out_of_range = false;
+  if (is_integer(out.dtype()))
+    BORA_HDF5(H5Pset_type_conv_cb(list.get(), &refuse_range, &out_of_range));
+  const herr_t status = H5Dread(dataset, memory.get(), selection.memory.get(), selection.file.get(),
+                                list.get(), out.raw());
+  if (out_of_range)
+    H5Eclear2(H5E_DEFAULT);
+  else
+    BORA_HDF5(status);
+  return !out_of_range;
+}
+
 Shape shape_of(std::span<const int64_t> extents, const std::string& label) {
   BORA_CHECK(extents.size() <= static_cast<size_t>(Shape::kMaxRank), "'", label,
              "': ", extents.size(), " axes, at most ", Shape::kMaxRank, " are supported");
   Shape shape;
   for (int64_t e : extents) shape = shape.append(e);
   return shape;
+}
+
+/// Refuses a block that a file cannot hold, before memory is taken for it: damaged extents are
+/// often huge.  Compression gives 1032 bytes a byte at most; what was never written costs none at
+/// all, so up to a GiB nothing is said.
+void check_size(const Dataset& dataset, int64_t n, int64_t bytes) {
+  constexpr int64_t kSmall = int64_t{1} << 30, kMostTimes = 1032;
+  if (n <= kSmall / bytes) return;
+  const Id file(BORA_HDF5(H5Iget_file_id(dataset.id())));
+  hsize_t file_bytes = 0;
+  BORA_HDF5(H5Fget_filesize(file.get(), &file_bytes));
+  BORA_CHECK(n / kMostTimes <= static_cast<int64_t>(file_bytes) / bytes, n, " elements of ", bytes,
+             " bytes cannot be in a file of ", file_bytes, " bytes: it is damaged");
 }
 
 /// Names a missing compression plug-in; the library's own message does not say which data set.
@@ -285,19 +320,15 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
                       : !small                ? type
                       : nearest == DType::f64 ? DType::f64
                                               : DType::f32;
+    check_size(*this, selection.n, std::max(stored.bytes, size_of(via)));
     Tensor out = Tensor::empty(shape, via);
     if (selection.n > 0) {
-      const Id memory = detail::memory_type(via);
-      const Id list(BORA_HDF5(H5Pcreate(H5P_DATASET_XFER)));
-      bool out_of_range = false;
-      if (is_integer(via)) BORA_HDF5(H5Pset_type_conv_cb(list.get(), &refuse_range, &out_of_range));
-      const herr_t status = H5Dread(id(), memory.get(), selection.memory.get(),
-                                    selection.file.get(), list.get(), out.raw());
-      if (out_of_range) {
-        H5Eclear2(H5E_DEFAULT);
-        BORA_FAIL("a value of type ", stored.name, " is out of the range of ", via);
-      }
-      BORA_HDF5(status);
+      std::string why;
+      const auto direct =
+          detail::DirectRead::plan(*this, selection.extents, begin, count, via, why);
+      if (!direct) log_debug("'", label_, "' is read by the HDF5 library, under its lock: ", why);
+      const bool fits = direct ? direct->read(out.raw()) : read_by_library(id(), selection, out);
+      BORA_CHECK(fits, "a value of type ", stored.name, " is out of the range of ", via);
       read_counter() += selection.n * stored.bytes;
     }
     if (truncates) check_range(out, type, stored.name);

@@ -2,11 +2,10 @@
 #include "data/netcdf.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "core/error.hpp"
 #include "data/hdf5_scales.hpp"
+#include "data/netcdf_unpacking.hpp"
 #include "data/permute.hpp"
 
 namespace bora::data {
@@ -15,84 +14,14 @@ namespace {
 
 using hdf5::detail::list_of;
 
-/// NetCDF's fill of each type; bytes have none that counts as missing.
-std::optional<double> default_fill(const hdf5::TypeInfo& type) {
-  if (type.name == "f32" || type.name == "f64") return 9.9692099683868690e+36;
-  if (type.name == "i16") return -32767.0;
-  if (type.name == "u16") return 65535.0;
-  if (type.name == "i32") return -2147483647.0;
-  if (type.name == "u32") return 4294967295.0;
-  if (type.name == "i64") return -9223372036854775806.0;
-  if (type.name == "u64") return 18446744073709551614.0;
-  return std::nullopt;
-}
-
-/// How packed values become physical ones.
-struct Unpacking {
-  double scale = 1, offset = 0;
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  std::vector<double> missing;
-  double wrap = 0;  // added to negative values: _Unsigned
-
-  explicit Unpacking(const hdf5::Dataset& d) {
-    const hdf5::TypeInfo type = d.type();
-    const auto number = [&](const char* name, double& value) {
-      if (d.has_attribute(name)) value = d.attribute<double>(name);
-    };
-    number("scale_factor", scale);
-    number("add_offset", offset);
-    number("valid_min", low);
-    number("valid_max", high);
-    if (d.has_attribute("valid_range")) {
-      const auto range = d.attribute<std::vector<double>>("valid_range");
-      BORA_CHECK(range.size() == 2, "'", d.label(), "': valid_range holds ", range.size(),
-                 " values, wanted 2");
-      low = range[0];
-      high = range[1];
-    }
-    for (const char* name : {"_FillValue", "missing_value"})
-      if (d.has_attribute(name))
-        for (double v : d.attribute<std::vector<double>>(name)) missing.push_back(v);
-    if (!d.has_attribute("_FillValue"))
-      if (const auto fill = default_fill(type)) {
-        // The f32 fill is the f64 one rounded.
-        missing.push_back(type.name == "f32" ? static_cast<double>(static_cast<float>(*fill))
-                                             : *fill);
-      }
-    if (type.kind == hdf5::TypeInfo::Kind::integer && type.is_signed &&
-        d.has_attribute("_Unsigned") && d.attribute<std::string>("_Unsigned") == "true") {
-      wrap = std::ldexp(1.0, static_cast<int>(8 * type.bytes));
-      for (double& v : missing)
-        if (v < 0) v += wrap;
-    }
-    BORA_CHECK(std::isfinite(scale) && std::isfinite(offset), "'", d.label(), "': scale_factor ",
-               scale, " and add_offset ", offset, ", wanted finite numbers");
-  }
-  bool is_plain() const { return scale == 1 && offset == 0 && wrap == 0; }
-
-  bool is_missing(double packed) const {
-    if (packed < low || packed > high) return true;
-    for (double m : missing)
-      if (packed == m) return true;
-    return false;
-  }
-  template <class In, class Out>
-  void apply(const In* in, Out* out, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) {
-      double value = static_cast<double>(in[i]);
-      if (wrap != 0 && value < 0) value += wrap;
-      out[i] = is_missing(value) ? std::numeric_limits<Out>::quiet_NaN()
-                                 : static_cast<Out>(value * scale + offset);
-    }
-  }
-};
-
 /// For each wanted axis its place in the file.
 std::vector<int> places_of(const VariableInfo& info, const std::vector<std::string>& axes) {
   std::vector<int> places;
   for (const std::string& axis : axes) {
     const auto it = std::find(info.dimensions.begin(), info.dimensions.end(), axis);
+    BORA_CHECK(std::count(it, info.dimensions.end(), axis) <= 1, "dimension '", axis,
+               "' occurs more than once in ", list_of(info.dimensions),
+               ", so which axis is meant is not said; give the second one a name of its own");
     BORA_CHECK(it != info.dimensions.end(), "no dimension '", axis, "'; the variable has ",
                list_of(info.dimensions), ", wanted ", list_of(axes));
     const int place = static_cast<int>(it - info.dimensions.begin());
@@ -164,17 +93,7 @@ Tensor NetcdfFile::read(const std::string& variable, const std::vector<std::stri
                  "', which has ", info.extents[at]);
     }
     const hdf5::Dataset d = file_.open_dataset(variable);
-    const Unpacking unpacking(d);
-    // The plain case goes without a copy in f64.
-    const bool direct = unpacking.is_plain() && info.type.name == "f32" && type == DType::f32;
-    Tensor packed = d.read(begin, count, direct ? DType::f32 : DType::f64);
-    Tensor values = direct ? packed : Tensor::empty(packed.shape(), type);
-    if (direct)
-      unpacking.apply(packed.data<float>(), values.data<float>(), values.numel());
-    else if (type == DType::f32)
-      unpacking.apply(packed.data<double>(), values.data<float>(), values.numel());
-    else
-      unpacking.apply(packed.data<double>(), values.data<double>(), values.numel());
+    const Tensor values = Unpacking(d).read(begin, count, type);
     // Axes of one cell that nobody asked for go first, then are dropped.
     std::vector<int> order;
     for (int i = 0; i < values.rank(); ++i)
@@ -187,6 +106,33 @@ Tensor NetcdfFile::read(const std::string& variable, const std::vector<std::stri
       shape = shape.append(turned.size(static_cast<int>(i)));
     return turned.reshape(shape);
   });
+}
+
+Tensor NetcdfFile::read_block(const std::string& variable, std::span<const int64_t> begin,
+                              std::span<const int64_t> count, DType type) const {
+  hdf5::Lock lock;
+  const hdf5::Dataset d = file_.open_dataset(variable);
+  return Unpacking(d).read(begin, count, type);
+}
+
+Tensor NetcdfFile::read_whole_block(const std::string& variable, std::span<const int64_t> begin,
+                                    std::span<const int64_t> count) const {
+  hdf5::Lock lock;
+  const hdf5::Dataset d = file_.open_dataset(variable);
+  return Unpacking(d).read_whole(begin, count);
+}
+
+bool NetcdfFile::is_packed(const std::string& variable) const {
+  hdf5::Lock lock;
+  const hdf5::Dataset d = file_.open_dataset(variable);
+  return Unpacking(d).is_scaled();
+}
+
+DType NetcdfFile::unpacked_type(const std::string& variable) const {
+  hdf5::Lock lock;
+  const hdf5::Dataset d = file_.open_dataset(variable);
+  d.type().dtype();  // refuses text and the like by name
+  return Unpacking(d).type();
 }
 
 Axis NetcdfFile::axis(const std::string& name) const {

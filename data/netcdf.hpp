@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,12 +46,20 @@ class NetcdfFile {
   /// in the file; axes of the file with one cell that are not asked for are left out.  Only the
   /// block is read from the file.  `ranges`: one for each axis, or empty for all.
   ///
-  /// Values: packed * scale_factor + add_offset, in f64.  A value equal to _FillValue or
-  /// missing_value, outside valid_min, valid_max or valid_range (all compared before unpacking), or
-  /// to NetCDF's default fill of its type where there is no _FillValue, becomes NaN.  _Unsigned is
-  /// honoured.  `type`: f32 or f64.
+  /// Values: stored * scale_factor + add_offset, missing ones NaN, by the rules that are written at
+  /// data/netcdf_unpacking.hpp.  `type`: f32 or f64.
   Tensor read(const std::string& variable, const std::vector<std::string>& axes,
               const std::vector<Range>& ranges, DType type = DType::f32) const;
+
+  /// A block of a variable with its axes as they are in the file: the same values.
+  Tensor read_block(const std::string& variable, std::span<const int64_t> begin,
+                    std::span<const int64_t> count, DType type) const;
+  /// The same as i64 where all values are integers and none is missing, else as f64.
+  Tensor read_whole_block(const std::string& variable, std::span<const int64_t> begin,
+                          std::span<const int64_t> count) const;
+  /// Whether it has a scale or an offset; and the type that holds every value that is not missing.
+  bool is_packed(const std::string& variable) const;
+  DType unpacked_type(const std::string& variable) const;
 
   /// A 3-D variable with its axes' coordinate variables (or none) and units.
   Volume read_volume(const std::string& variable, const std::vector<std::string>& axes,

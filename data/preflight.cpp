@@ -260,7 +260,12 @@ PreflightReport preflight(const std::vector<PreflightItem>& items, const Preflig
 }
 
 void settle_problems(const std::vector<std::string>& problems, const std::string& where,
-                     bool refuse, const std::string& key, Collective* ranks) {
+                     bool refuse, const std::string& key, Collective* ranks,
+                     const PreflightHooks& hooks) {
+  if (hooks.problems) {
+    hooks.problems(problems);
+    return;
+  }
   if (problems.empty()) return;
   std::string text = std::to_string(problems.size()) + " problem(s) with " + where + ":";
   for (size_t i = 0; i < problems.size() && i < kListed; ++i) text += "\n  " + problems[i];

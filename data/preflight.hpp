@@ -44,6 +44,9 @@ struct PreflightHooks {
   std::function<void()> may_go_on;
   /// Gets the line of the outcome (PreflightReport::line), on rank 0.
   std::function<void(const std::string& line)> outcome;
+  /// Gets the list of what is wrong, on every rank, instead of the policy stop or skip: bad cases
+  /// are left out (unet3d data check).
+  std::function<void(const std::vector<std::string>& problems)> problems;
 };
 
 struct PreflightOptions {
@@ -90,12 +93,13 @@ struct PreflightReport {
 PreflightReport preflight(const std::vector<PreflightItem>& items, const PreflightCheck& check,
                           const PreflightOptions& options, Collective* ranks);
 
-/// What to do about problems, the same on all ranks since they have the same list.  None: nothing.
-/// `refuse`: throws Error with the first 20 and their number; `key` = "files.on_bad_files" is told
-/// as the way to go on without such cases.  Else rank 0 warns with the same text.  `where`: "the
-/// files in 'DIR'".
+/// What to do about problems, the same on all ranks since they have the same list.  hooks.problems
+/// gets them if it is set.  Else none: nothing.  `refuse`: throws Error with the first 20 and their
+/// number; `key` = "files.on_bad_files" is told as the way to go on without such cases.  Else rank
+/// 0 warns with the same text.  `where`: "the files in 'DIR'".
 void settle_problems(const std::vector<std::string>& problems, const std::string& where,
-                     bool refuse, const std::string& key, Collective* ranks);
+                     bool refuse, const std::string& key, Collective* ranks,
+                     const PreflightHooks& hooks = {});
 
 /// Throws Error naming the path unless it is a file with content that this process may read:
 /// missing, a link to nothing (and to what), a folder, a pipe or device, empty, no permission.

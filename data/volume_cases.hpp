@@ -2,31 +2,20 @@
 // VolumeCase: an image, its label and its weights, found in a folder, a list or a manifest.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "core/collective.hpp"
+#include "data/box.hpp"
+#include "data/file_stamp.hpp"
 #include "data/preflight.hpp"
 #include "data/split.hpp"
 #include "data/volume_file.hpp"
 #include "data/volumes_config.hpp"
-#include "data/wind_files.hpp"
 
 namespace bora::data {
-
-/// A box of a file's grid: cells [begin, begin + count) along x, y, z.
-struct Box {
-  Dims3 begin;
-  Dims3 count;
-  /// "0:181,0:108,0:181", the end not included; an empty part ("0:181,,:90") is the whole axis of
-  /// `grid`, an empty end is the axis' end.  Throws UsageError for other text.  Whether it lies in
-  /// the grid is not asked here.
-  static Box parse(const std::string& text, const Dims3& grid);
-  std::string text() const;
-  bool is_inside(const Dims3& grid) const;
-  friend bool operator==(const Box&, const Box&) = default;
-};
 
 /// One case.  Several cases may be boxes of one volume.
 struct VolumeCase {
@@ -40,8 +29,11 @@ struct VolumeCase {
   double sample_weight = 1;  ///< chance to be drawn with train.sampling = weighted
   std::string place;         ///< where it was listed: "'cases.csv', line 3"; empty: in the folder
   // By looking into the files:
-  Dims3 grid;            ///< of the files
-  int64_t channels = 1;  ///< of the image
+  Dims3 grid;                              ///< of the files
+  int64_t channels = 1;                    ///< of the image
+  std::array<double, 3> spacing{0, 0, 0};  ///< of cells along x, y, z; 0: not known
+  DType image_type = DType::f32;           ///< u8 or f32: what the files' values are read as
+  DType label_type = DType::i32;           ///< u8 or i32
   FileStamp image_stamp, label_stamp, weight_stamp;
 };
 

@@ -2,20 +2,22 @@
 // VolumeDataset: images with class labels, whole or in patches, as samples.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "data/foreground.hpp"
 #include "data/label_map.hpp"
+#include "data/per_case.hpp"
+#include "data/volume_cache.hpp"
 #include "data/volume_cases.hpp"
 #include "data/volume_normalise.hpp"
+#include "data/volume_statistics.hpp"
 #include "data/volumes_config.hpp"
 
 namespace bora::data {
-
-class ForegroundCells;
-class VolumeStatistics;
 
 /// Reads lazily: files are opened for one sample and closed; of a file only the cells of the patch
 /// are read.  A case's grid is its box: windows count from the box's first cell.  Use:
@@ -31,12 +33,11 @@ class VolumeStatistics;
 /// padding; target of zeros where it has no label.
 class VolumeDataset : public Dataset {
  public:
-  /// See find_volume_cases; `ranks` and `hooks` are used in here only.
+  /// See find_volume_cases and VolumeCache::make; `ranks` and `hooks` are used in here only.
   explicit VolumeDataset(VolumesConfig config, Collective* ranks = nullptr,
                          const PreflightHooks& hooks = {});
-  /// Of cases that were opened one by one (prediction).
+  /// Of cases that were opened one by one (prediction); nothing is cached.
   VolumeDataset(VolumesConfig config, std::vector<VolumeCase> cases);
-  ~VolumeDataset() override;
 
   int64_t size() const override { return static_cast<int64_t>(found_.cases.size()); }
   std::string name(int64_t index) const override { return at(index).name; }
@@ -59,10 +60,15 @@ class VolumeDataset : public Dataset {
   /// `indices`, each config.patches_per_volume times: for a Subset to train on.
   std::vector<int64_t> patches_of(const std::vector<int64_t>& indices) const;
 
+  /// VolumeCase::sample_weight of each; none if all are 1.
+  std::vector<double> sample_weights(const std::vector<int64_t>& indices) const;
+
   const VolumeCase& at(int64_t index) const;
   const std::vector<VolumeCase>& cases() const { return found_.cases; }
   const VolumesConfig& config() const { return config_; }
   const LabelMap& labels() const { return labels_; }
+  /// nullptr: config.cache.kind = none.
+  const VolumeCache* cache() const { return cache_.get(); }
   /// Cases that were left out, one line each.
   const std::vector<std::string>& problems() const { return found_.problems; }
 
@@ -71,23 +77,35 @@ class VolumeDataset : public Dataset {
   VolumeNormaliser& normaliser() { return normaliser_; }
   /// Global statistics of `indices`, the same on all ranks; nothing in the other modes.
   void fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks);
-  /// How the case's image is scaled, one entry a channel.  Reads the whole box once where its
+  /// How the case's image is scaled, one entry a channel: a function of the case's box, not of a
+  /// patch.  Reads the whole box once where its
   /// statistics are needed.
   ChannelScalings scalings(int64_t index) const;
 
  private:
   enum class Parts { all, image };
+  VolumeDataset(VolumesConfig config, VolumeCases found);
+  void make_cache(Collective* ranks);
+  Tensor field_box(int64_t index, size_t part, const Box& box) const;
   Sample read_parts(int64_t index, const Window& window, Parts parts) const;
-  Tensor read_image(int64_t index, const Window& window, Sample& sample) const;
-  void read_label(int64_t index, const Window& window, Sample& sample) const;
-  void read_weight(int64_t index, const Window& window, Sample& sample) const;
+  void read_image(int64_t index, const Box& box, Sample& sample) const;
+  void read_label(int64_t index, const Box& box, Sample& sample) const;
+  void read_weight(int64_t index, const Box& box, Sample& sample) const;
+  Tensor image_box(int64_t index, const Box& box) const;
+  Tensor class_box(int64_t index, const Box& box) const;
+  const std::vector<ChannelStatistics>& statistics(int64_t index) const;
+  const ForegroundCells& foreground(int64_t index) const;
 
   VolumesConfig config_;
   VolumeCases found_;
   LabelMap labels_;
   VolumeNormaliser normaliser_;
-  std::unique_ptr<ForegroundCells> foreground_;
-  std::unique_ptr<VolumeStatistics> statistics_;
+  bool has_weights_ = false;
+  bool tells_ = true;  // rank 0 warns for all
+  std::unique_ptr<VolumeCache> cache_;
+  std::vector<size_t> fields_;  // of case i: the cached field of its image, label, weight at 3 i
+  PerCase<ForegroundCells> foreground_;
+  PerCase<std::vector<ChannelStatistics>> statistics_;
 };
 
 }  // namespace bora::data

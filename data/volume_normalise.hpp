@@ -54,6 +54,7 @@ class VolumeNormaliser {
  private:
   std::string name_;
   VolumeNorm mode_;
+  std::string cells_;
   std::vector<Moments> moments_;
 };
 

@@ -2,10 +2,12 @@
 #include "data/wind_check.hpp"
 
 #include <algorithm>
-#include <sstream>
+#include <cstdio>
+#include <memory>
 
 #include "core/error.hpp"
 #include "data/text_rows.hpp"
+#include "data/wind_cells.hpp"
 
 namespace bora::data {
 
@@ -27,65 +29,148 @@ Dims3 grid_of(const NetcdfFile& file, const std::string& variable,
   });
 }
 
-void look_into(const WindConfig& config, WindCase& c) {
-  const WindFilesConfig& f = config.files;
-  hdf5::Lock lock;
-  c.mask_stamp = FileStamp::of(c.mask_path);
-  const NetcdfFile mask = NetcdfFile::open(c.mask_path);
-  c.grid = grid_of(mask, f.mask_variable, f.axes);
-  if (c.wind_path.empty()) return;
-  c.wind_stamp = FileStamp::of(c.wind_path);
-  const NetcdfFile wind = NetcdfFile::open(c.wind_path);
-  const Dims3 grid = grid_of(wind, f.wind_variable, f.axes);
-  BORA_CHECK(grid == c.grid, "'", c.wind_path, "' has a grid of ", grid, " cells, its mask '",
-             c.mask_path, "' one of ", c.grid);
+namespace {
+
+/// Runs `body`; an Error becomes a problem.  Whether there was none.
+template <class Body>
+bool finds_none(std::vector<std::string>& problems, Body&& body) {
+  try {
+    body();
+    return true;
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& e) {
+    problems.push_back(e.what());
+    return false;
+  }
+}
+
+/// One of the two files: open, of a known grid.
+struct OpenFile {
+  NetcdfFile file;
+  Dims3 grid;
+};
+OpenFile open_file(const std::string& path, const std::string& variable,
+                   const std::vector<std::string>& axes, FileStamp& stamp) {
+  check_readable_file(path);
+  stamp = FileStamp::of(path);
+  OpenFile open{NetcdfFile::open(path), {}};
+  open.grid = grid_of(open.file, variable, axes);
+  return open;
+}
+
+void compare(const WindFilesConfig& f, const WindCase& c, const OpenFile& wind,
+             const OpenFile& mask) {
+  BORA_CHECK(wind.grid == mask.grid, "'", c.wind_path, "' has a grid of ", wind.grid,
+             " cells, its mask '", c.mask_path, "' one of ", mask.grid);
   for (const std::string& name : f.axes) {
-    const Axis a = wind.axis(name), b = mask.axis(name);
+    const Axis a = wind.file.axis(name), b = mask.file.axis(name);
     if (a.centres.empty() || b.centres.empty()) continue;
     BORA_CHECK(a.centres == b.centres, "'", c.wind_path, "' and its mask '", c.mask_path,
                "' have different coordinates '", name, "'");
   }
 }
 
-void look_into_all(const WindConfig& config, WindFiles& files, Collective* ranks) {
-  const size_t rank = ranks ? static_cast<size_t>(ranks->rank()) : 0;
-  const size_t n_ranks = ranks ? static_cast<size_t>(ranks->size()) : 1;
+/// The moments where all is well; as WindDataset::moments makes them, to the bit.
+void look_at_values(const WindConfig& config, WindCase& c, const NetcdfFile& mask_file,
+                    const std::optional<OpenFile>& wind_file, std::vector<std::string>& problems) {
+  const WindFilesConfig& f = config.files;
+  const Window window = kept_window(config, c.grid);
+  const std::vector<Range> ranges = ranges_of(window);
+  Tensor open;
+  const bool is_mask_good = finds_none(problems, [&] {
+    open = open_cells(mask_file.read(f.mask_variable, f.axes, ranges), f, c.mask_path, window);
+  });
+  if (!wind_file) return;
+  const bool is_wind_good = finds_none(problems, [&] {
+    Tensor wind = wind_file->file.read(f.wind_variable, f.axes, ranges);
+    // Without a mask nobody knows where values may be missing.
+    if (!is_mask_good) open = Tensor::zeros(wind.shape(), DType::u8);
+    settle_wind(wind, open, config, c.wind_path, window);
+    uint8_t* o = open.data<uint8_t>();
+    for (int64_t i = 0; i < open.numel(); ++i) o[i] = o[i] == 1;
+    if (is_mask_good) c.moments = Moments::of(wind.data<float>(), o, open.numel());
+  });
+  if (!is_wind_good) c.moments.reset();
+}
+
+void require_as_it_was(const std::string& path, const FileStamp& stamp) {
+  BORA_CHECK(FileStamp::of(path) == stamp, "'", path, "' has changed while it was looked into");
+}
+
+/// What the other ranks want to know of a case.
+std::string pack(const WindCase& c) {
+  char moments[96] = "-";
+  if (c.moments)  // %a: to the bit
+    std::snprintf(moments, sizeof(moments), "%ld %a %a", static_cast<long>(c.moments->n),
+                  c.moments->mean, c.moments->m2);
+  return bora::detail::join(c.grid.d, ' ', c.grid.h, ' ', c.grid.w, ' ', c.wind_stamp.bytes, ' ',
+                            c.wind_stamp.mtime_ns, ' ', c.mask_stamp.bytes, ' ',
+                            c.mask_stamp.mtime_ns, ' ', moments);
+}
+
+void unpack(const std::string& record, WindCase& c) {
+  const std::vector<std::string> p = cut(record, ' ');
+  c.grid = {std::stol(p.at(0)), std::stol(p.at(1)), std::stol(p.at(2))};
+  c.wind_stamp = {std::stol(p.at(3)), std::stol(p.at(4))};
+  c.mask_stamp = {std::stol(p.at(5)), std::stol(p.at(6))};
+  if (p.at(7) != "-")
+    c.moments = Moments{std::stol(p.at(7)), std::stod(p.at(8)), std::stod(p.at(9))};
+}
+
+}  // namespace
+
+void look_into(const WindConfig& config, WindCase& c, PreflightDepth depth,
+               std::vector<std::string>& problems) {
+  const WindFilesConfig& f = config.files;
+  const size_t n_before = problems.size();
+  std::optional<OpenFile> mask, wind;
+  finds_none(problems,
+             [&] { mask = open_file(c.mask_path, f.mask_variable, f.axes, c.mask_stamp); });
+  if (!c.wind_path.empty())
+    finds_none(problems,
+               [&] { wind = open_file(c.wind_path, f.wind_variable, f.axes, c.wind_stamp); });
+  if (problems.size() > n_before) return;
+  c.grid = mask->grid;
+  if (wind && !finds_none(problems, [&] { compare(f, c, *wind, *mask); })) return;
+  if (depth == PreflightDepth::headers) return;
+  look_at_values(config, c, mask->file, wind, problems);
+  finds_none(problems, [&] {
+    require_as_it_was(c.mask_path, c.mask_stamp);
+    if (wind) require_as_it_was(c.wind_path, c.wind_stamp);
+  });
+}
+
+void look_into_all(const WindConfig& config, WindFiles& files, Collective* ranks,
+                   const PreflightHooks& hooks) {
+  std::vector<PreflightItem> items;
+  for (const WindCase& c : files.cases) items.push_back({c.name, {c.wind_path, c.mask_path}});
   const WindNames names(config.files);
-  std::ostringstream mine;
-  for (size_t i = rank; i < files.cases.size(); i += n_ranks) {
-    WindCase& c = files.cases[i];
-    std::string problem;
-    try {
-      names.apply(c);
-      look_into(config, c);
-    } catch (const Error& e) {
-      problem = one_line(e.what());
-    }
-    mine << i << '\t' << c.grid.d << '\t' << c.grid.h << '\t' << c.grid.w << '\t'
-         << c.wind_stamp.bytes << '\t' << c.wind_stamp.mtime_ns << '\t' << c.mask_stamp.bytes
-         << '\t' << c.mask_stamp.mtime_ns << '\t' << problem << '\n';
-  }
-  const std::vector<std::string> texts = ranks ? ranks->all_gather_text(mine.str(), "wind files")
-                                               : std::vector<std::string>{mine.str()};
-  std::vector<bool> bad(files.cases.size(), false);
-  for (const std::string& text : texts)
-    for (const std::string& line : cut(text, '\n')) {
-      const std::vector<std::string> p = cut(line, '\t');
-      const size_t i = std::stoul(p.at(0));
-      WindCase& c = files.cases.at(i);
-      c.grid = {std::stol(p.at(1)), std::stol(p.at(2)), std::stol(p.at(3))};
-      c.wind_stamp = {std::stol(p.at(4)), std::stol(p.at(5))};
-      c.mask_stamp = {std::stol(p.at(6)), std::stol(p.at(7))};
-      bad[i] = p.size() > 8;
-      if (bad[i])
-        files.problems.push_back(p[8]);
-      else
-        names.apply(c);
-    }
+  // Owned: a thread that waits for a file may outlive this call.
+  const auto cases = std::make_shared<const std::vector<WindCase>>(files.cases);
+  const PreflightCheck check = [config, names, cases](size_t i, PreflightDepth depth,
+                                                      std::vector<std::string>& problems) {
+    WindCase c = (*cases)[i];
+    finds_none(problems, [&] { names.apply(c); });
+    look_into(config, c, depth, problems);
+    return pack(c);
+  };
+  files.preflight = preflight(
+      items, check,
+      {.level = preflight_level(config.files.preflight), .what = "wind files", .hooks = hooks},
+      ranks);
   std::vector<WindCase> good;
-  for (size_t i = 0; i < files.cases.size(); ++i)
-    if (!bad[i]) good.push_back(std::move(files.cases[i]));
+  for (size_t i = 0; i < items.size(); ++i) {
+    for (const std::string& problem : files.preflight.problems[i])
+      files.problems.push_back(problem);
+    if (files.preflight.is_bad(i)) continue;
+    WindCase& c = files.cases[i];
+    unpack(files.preflight.records[i], c);
+    names.apply(c);
+    good.push_back(std::move(c));
+  }
   files.cases = std::move(good);
+  files.preflight.records.clear();
 }
 
 }  // namespace bora::data

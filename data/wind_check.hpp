@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "data/name_pattern.hpp"
 #include "data/netcdf.hpp"
+#include "data/preflight.hpp"
 #include "data/wind_files.hpp"
 
 namespace bora::data {
@@ -38,12 +39,17 @@ struct WindNames {
 Dims3 grid_of(const NetcdfFile& file, const std::string& variable,
               const std::vector<std::string>& axes);
 
-/// Fills in the case's grid and stamps; throws Error saying what is wrong with its files.
-void look_into(const WindConfig& config, WindCase& c);
+/// Fills in the case's grid and stamps and, with `values`, its moments, and appends what is wrong
+/// with its files, one line each: no file, another form, grids or coordinates that differ; with
+/// `values` those that cannot be, in the levels that training reads, and a chunk that does not
+/// unpack or has another checksum.  Safe to call from several threads.
+void look_into(const WindConfig& config, WindCase& c, PreflightDepth depth,
+               std::vector<std::string>& problems);
 
-/// Looks into every W-th case and tells the other ranks: names, grids and stamps are filled in,
-/// what is wrong is appended to `files.problems` and such cases are left out, the same on all
-/// ranks (nullptr: this process alone).
-void look_into_all(const WindConfig& config, WindFiles& files, Collective* ranks);
+/// The pre-flight of all pairs: names, grids, stamps and moments are filled in, what is wrong is
+/// appended to `files.problems` and such cases are left out, the same on all ranks (nullptr: this
+/// process alone).
+void look_into_all(const WindConfig& config, WindFiles& files, Collective* ranks,
+                   const PreflightHooks& hooks = {});
 
 }  // namespace bora::data

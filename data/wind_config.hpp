@@ -9,6 +9,7 @@
 #include "core/config.hpp"
 #include "data/angle.hpp"
 #include "data/augment.hpp"
+#include "data/cache_config.hpp"
 
 namespace bora::data {
 
@@ -26,6 +27,8 @@ struct WindFilesConfig {
   std::vector<std::string> angle_patterns = AnglePatterns::defaults();
   std::string on_bad_files = "refuse";
   std::string missing = "refuse";
+  std::vector<double> range;
+  std::string preflight = "auto";
 
   static constexpr auto fields() {
     using C = WindFilesConfig;
@@ -53,6 +56,14 @@ struct WindFilesConfig {
               "missing values (NaN, fill value) in open cells: stop, or leave the cells out of the "
               "region",
               one_of("refuse", "mask")),
+        field("range", &C::range,
+              "lowest and highest wind speed in m/s that can be; a file with another value is bad; "
+              "empty: any"),
+        field("preflight", &C::preflight,
+              "what is looked into before the first step: full: all values; headers: what the "
+              "files say of themselves; auto: values, too, of every case up to 1 GiB of files, "
+              "beyond that of as many cases as make 1 GiB",
+              one_of("auto", "full", "headers")),
     };
   }
 };
@@ -66,6 +77,7 @@ struct WindConfig {
   std::string wind_direction = "fixed";
   WindFilesConfig files;
   AugmentConfig augment;
+  CacheConfig cache;
 
   static constexpr auto fields() {
     using C = WindConfig;
@@ -84,6 +96,7 @@ struct WindConfig {
               one_of("fixed", "angle")),
         field("files", &C::files, "names and contents of the files"),
         field("augment", &C::augment, "variations of training samples"),
+        field("cache", &C::cache, "what training keeps of the files it has read"),
     };
   }
 };

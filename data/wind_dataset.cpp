@@ -8,53 +8,18 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/netcdf.hpp"
+#include "data/wind_cells.hpp"
 
 namespace bora::data {
 
 namespace {
 
-Dims3 position(int64_t i, const Tensor& t) {
-  return {i / (t.size(1) * t.size(2)), i / t.size(2) % t.size(1), i % t.size(2)};
-}
-
-/// "cell (x, y, z)" of the file's grid.
-std::string place_of(int64_t i, const Tensor& block, const Window& window) {
-  const Dims3 p = position(i, block), first = window.first_in_grid();
-  return bora::detail::join("cell (", first.d + p.d, ", ", first.h + p.h, ", ", first.w + p.w, ")");
-}
-
-std::vector<Range> ranges_of(const Window& window) {
-  const Dims3 begin = window.first_in_grid(), n = window.overlap();
-  return {{begin.d, n.d}, {begin.h, n.h}, {begin.w, n.w}};
-}
-
 /// Opens, reads a block, closes; all under the lock.
-Tensor read_block(const std::string& path, const FileStamp& stamp, const std::string& variable,
-                  const std::vector<std::string>& axes, const Window& window) {
+Tensor read_from_file(const std::string& path, const FileStamp& stamp, const std::string& variable,
+                      const std::vector<std::string>& axes, const std::vector<Range>& block) {
   hdf5::Lock lock;
-  BORA_CHECK(FileStamp::of(path) == stamp, "'", path,
-             "' has changed since the start of the program; start again");
-  return NetcdfFile::open(path).read(variable, axes, ranges_of(window));
-}
-
-/// 1 where the mask says open; throws for any value that is neither.
-Tensor open_cells(const Tensor& mask, const WindFilesConfig& f, const std::string& path,
-                  const Window& window) {
-  Tensor open = Tensor::empty(mask.shape(), DType::u8);
-  const float* m = mask.data<float>();
-  uint8_t* o = open.data<uint8_t>();
-  const float building = static_cast<float>(f.mask_building);
-  const float free = static_cast<float>(f.mask_open);
-  int64_t n_bad = 0, first_bad = -1;
-  for (int64_t i = 0; i < mask.numel(); ++i) {
-    o[i] = m[i] == free ? 1 : 0;
-    if (m[i] != free && m[i] != building && n_bad++ == 0) first_bad = i;
-  }
-  BORA_CHECK(n_bad == 0, "'", path, "', variable '", f.mask_variable, "': ", n_bad, " of ",
-             mask.numel(), " values are neither ", f.mask_building, " (building) nor ", f.mask_open,
-             " (open); the first is ", m[first_bad < 0 ? 0 : first_bad], " at ",
-             place_of(first_bad, mask, window));
-  return open;
+  require_unchanged(path, stamp);
+  return NetcdfFile::open(path).read(variable, axes, block);
 }
 
 }  // namespace
@@ -69,6 +34,8 @@ void check_wind_config(const WindConfig& config) {
     refuse("clip wants two numbers, the lower first, or none");
   if (config.angle_channels && f.angle_patterns.empty())
     refuse("angle_channels needs files.angle_patterns, which is empty");
+  if (!f.range.empty() && (f.range.size() != 2 || !(f.range[0] < f.range[1])))
+    refuse("files.range wants two numbers, the lower first, or none");
   norm_mode_from(config.normalisation);
   const AugmentConfig& a = config.augment;
   if (config.wind_direction == "fixed" && (a.flip_x || a.quarter_turns))
@@ -85,9 +52,9 @@ void check_wind_config(const WindConfig& config) {
            config.shape.h);
 }
 
-WindDataset::WindDataset(WindConfig config, Collective* ranks)
+WindDataset::WindDataset(WindConfig config, Collective* ranks, const PreflightHooks& hooks)
     : config_(std::move(config)),
-      files_(find_wind_files(config_, ranks)),
+      files_(find_wind_files(config_, ranks, hooks)),
       normaliser_(norm_mode_from(config_.normalisation)),
       clip_told_(new std::atomic<bool>[files_.cases.size()]()) {}
 
@@ -107,46 +74,57 @@ const WindCase& WindDataset::at(int64_t index) const {
   return files_.cases[static_cast<size_t>(index)];
 }
 
+void WindDataset::use_cache(Collective* ranks) {
+  const WindFilesConfig& f = config_.files;
+  std::string axes;
+  for (const std::string& axis : f.axes) axes += axis + " ";
+  std::vector<CachedField> fields;
+  for (const WindCase& c : files_.cases) {
+    const int64_t levels = config_.shape.w == 0 ? c.grid.w : std::min(c.grid.w, config_.shape.w);
+    CachedField field{.path = c.mask_path,
+                      .stamp = c.mask_stamp,
+                      .variable = f.mask_variable,
+                      .begin = {0, 0, 0},
+                      .count = {c.grid.d, c.grid.h, levels},
+                      .reading = axes};
+    fields.push_back(field);
+    field.path = c.wind_path;
+    field.stamp = c.wind_stamp;
+    field.variable = f.wind_variable;
+    if (c.wind_path.empty()) field.count = {0, 0, 0};
+    fields.push_back(field);
+  }
+  cache_ = VolumeCache::make(config_.cache, std::move(fields), ranks);
+}
+
+Tensor WindDataset::read_block(const WindCase& c, int64_t index, Field field,
+                               const Window& window) const {
+  const WindFilesConfig& f = config_.files;
+  const bool wind = field == Field::wind;
+  const auto from_file = [&](const Dims3& begin, const Dims3& n) {
+    return read_from_file(wind ? c.wind_path : c.mask_path, wind ? c.wind_stamp : c.mask_stamp,
+                          wind ? f.wind_variable : f.mask_variable, f.axes,
+                          {{begin.d, n.d}, {begin.h, n.h}, {begin.w, n.w}});
+  };
+  const Dims3 begin = window.first_in_grid(), count = window.overlap();
+  if (!cache_) return from_file(begin, count);
+  return cache_->read(2 * static_cast<size_t>(index) + (wind ? 1 : 0), begin, count, from_file);
+}
+
 /// Wind in m/s (missing values in buildings become 0) and, in `open`, what remains to be counted:
 /// 1 open and valid, 0 building, 2 open without a value.
 void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window& window,
                                   Tensor& wind, Tensor& open) const {
-  const WindFilesConfig& f = config_.files;
-  wind = read_block(c.wind_path, c.wind_stamp, f.wind_variable, f.axes, window);
-  float* w = wind.data<float>();
-  uint8_t* o = open.data<uint8_t>();
-  int64_t n_missing = 0, first_missing = -1, n_clipped = 0;
-  const bool clips = !config_.clip.empty();
-  const float low = clips ? static_cast<float>(config_.clip[0]) : 0;
-  const float high = clips ? static_cast<float>(config_.clip[1]) : 0;
-  for (int64_t i = 0; i < wind.numel(); ++i) {
-    if (std::isnan(w[i])) {
-      w[i] = 0;
-      if (o[i] == 0) continue;
-      o[i] = 2;
-      if (n_missing++ == 0) first_missing = i;
-    }
-    BORA_CHECK(!std::isinf(w[i]), "'", c.wind_path, "', variable '", f.wind_variable,
-               "': infinite value at ", place_of(i, wind, window));
-    if (clips && (w[i] < low || w[i] > high)) {
-      w[i] = w[i] < low ? low : high;
-      n_clipped += o[i] == 1;
-    }
-  }
-  BORA_CHECK(n_missing == 0 || f.missing == "mask", "'", c.wind_path, "', variable '",
-             f.wind_variable, "': ", n_missing, " of ", wind.numel(),
-             " values are missing (NaN or fill value) in open cells, the first at ",
-             place_of(first_missing, wind, window),
-             "; data.files.missing = \"mask\" leaves such cells out of the region");
+  wind = read_block(c, index, Field::wind, window);
+  const int64_t n_clipped = settle_wind(wind, open, config_, c.wind_path, window);
   if (n_clipped > 0 && !clip_told_[static_cast<size_t>(index)].exchange(true))
-    log_warn("clip [", low, ", ", high, "] m/s cut ", n_clipped, " of ", wind.numel(),
-             " values of '", c.wind_path, "'");
+    log_warn("clip [", config_.clip[0], ", ", config_.clip[1], "] m/s cut ", n_clipped, " of ",
+             wind.numel(), " values of '", c.wind_path, "'");
 }
 
 Sample WindDataset::read_physical(int64_t index, const Window& window, Wind which) const {
   const WindCase& c = at(index);
-  const Tensor mask = read_block(c.mask_path, c.mask_stamp, config_.files.mask_variable,
-                                 config_.files.axes, window);
+  const Tensor mask = read_block(c, index, Field::mask, window);
   Tensor open = open_cells(mask, config_.files, c.mask_path, window);
   Tensor wind;
   if (c.wind_path.empty() || which == Wind::leave)
@@ -214,8 +192,8 @@ Sample WindDataset::read_box(int64_t index, const Window& window, Wind wind) con
 Moments WindDataset::moments(int64_t index) const {
   const WindCase& c = at(index);
   BORA_CHECK(!c.wind_path.empty(), "case '", c.name, "' has no wind file to take statistics from");
-  const int64_t levels = config_.shape.w == 0 ? c.grid.w : std::min(c.grid.w, config_.shape.w);
-  const Sample s = read_physical(index, centred_window(c.grid, {c.grid.d, c.grid.h, levels}));
+  if (c.moments) return *c.moments;  // of the pre-flight
+  const Sample s = read_physical(index, kept_window(config_, c.grid));
   return Moments::of(s.target.data<float>(), s.region.data<uint8_t>(), s.region.numel());
 }
 

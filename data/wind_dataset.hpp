@@ -10,13 +10,14 @@
 #include "data/dataset.hpp"
 #include "data/normalise.hpp"
 #include "data/volume.hpp"
+#include "data/volume_cache.hpp"
 #include "data/wind_config.hpp"
 #include "data/wind_files.hpp"
 
 namespace bora::data {
 
 /// Reads lazily: files are opened for one sample and closed, and only the cells of its window are
-/// read.  Use:
+/// read; with use_cache() a file's kept levels are read once, as far as the cache has room.  Use:
 ///   WindDataset data(config, &ranks);                       // finds and checks the files
 ///   Split split = make_split(data, split_config);
 ///   data.fit_normaliser(split.train, ranks);                // or load it from a checkpoint
@@ -24,7 +25,8 @@ namespace bora::data {
 class WindDataset : public Dataset {
  public:
   /// See find_wind_files; `ranks` is used in here only.
-  explicit WindDataset(WindConfig config, Collective* ranks = nullptr);
+  explicit WindDataset(WindConfig config, Collective* ranks = nullptr,
+                       const PreflightHooks& hooks = {});
   /// Of cases that were opened one by one (prediction).
   WindDataset(WindConfig config, std::vector<WindCase> cases);
 
@@ -37,6 +39,13 @@ class WindDataset : public Dataset {
   /// with other values than the two, a missing value in an open cell (unless files.missing =
   /// mask), an infinite value; and for anything that NetcdfFile::read refuses.
   Sample read(int64_t index, const WindowChoice& choice) const override;
+
+  /// From now on read() keeps what it has read as config().cache says, and takes it from there: the
+  /// same bits.  For training; not while samples are read.  Collective over `ranks` (nullptr: this
+  /// process alone); throws what VolumeCache::make does.
+  void use_cache(Collective* ranks);
+  /// nullptr without one.
+  const VolumeCache* cache() const { return cache_.get(); }
 
   /// The same for any window of the case's grid, nothing varied.  With `per_sample` normalisation
   /// the scaling is that of the window.
@@ -62,6 +71,8 @@ class WindDataset : public Dataset {
 
  private:
   enum class Wind { read, leave };
+  enum class Field { mask, wind };
+  Tensor read_block(const WindCase& c, int64_t index, Field field, const Window& window) const;
   Sample read_physical(int64_t index, const Window& window, Wind wind = Wind::read) const;
   Sample read_box(int64_t index, const Window& window, Wind wind) const;
   void read_wind_cells(const WindCase& c, int64_t index, const Window& window, Tensor& wind,
@@ -70,6 +81,7 @@ class WindDataset : public Dataset {
   WindConfig config_;
   WindFiles files_;
   Normaliser normaliser_;
+  std::shared_ptr<VolumeCache> cache_;  ///< fields 2 i and 2 i + 1: mask and wind of case i
   /// Whether a case's clipping was reported; so each case warns once.
   std::unique_ptr<std::atomic<bool>[]> clip_told_;
 };

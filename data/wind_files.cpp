@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/wind_files.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -19,7 +15,6 @@ namespace bora::data {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr size_t kListed = 20;  // lines of a message; a broken copy has hundreds
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() > end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -73,20 +68,12 @@ void pair_files(const WindConfig& config, WindFiles& out) {
       out.problems.push_back("'" + paths[0] + "' has no mask '" + name + f.mask_suffix + "' in " +
                              f.mask_folder);
     else if (paths.size() == 1 && partner->second.size() == 1)
-      out.cases.push_back({name, paths[0], partner->second[0], "", 0, {}, {}, {}});
+      out.cases.push_back({name, paths[0], partner->second[0], "", 0, {}, {}, {}, {}});
   }
   for (const auto& [name, paths] : mask)
     if (!wind.contains(name))
       out.problems.push_back("'" + paths[0] + "' has no wind file '" + name + f.wind_suffix +
                              "' in " + f.wind_folder);
-}
-
-std::string listed(const std::vector<std::string>& problems) {
-  std::string text;
-  for (size_t i = 0; i < problems.size() && i < kListed; ++i) text += "\n  " + problems[i];
-  if (problems.size() > kListed)
-    text += "\n  and " + std::to_string(problems.size() - kListed) + " more";
-  return text;
 }
 
 /// The list of pairs that rank 0 made, as text for the others.
@@ -103,7 +90,7 @@ WindFiles unpack_pairs(const std::string& text) {
   for (const std::string& line : cut(text, '\n')) {
     const std::vector<std::string> p = cut(line, '\t');
     if (p.at(0) == "c")
-      files.cases.push_back({p.at(1), p.at(2), p.at(3), "", 0, {}, {}, {}});
+      files.cases.push_back({p.at(1), p.at(2), p.at(3), "", 0, {}, {}, {}, {}});
     else
       files.problems.push_back(p.at(1));
   }
@@ -112,16 +99,8 @@ WindFiles unpack_pairs(const std::string& text) {
 
 }  // namespace
 
-FileStamp FileStamp::of(const std::string& path) {
-  struct stat s {};
-  if (::stat(path.c_str(), &s) != 0) {
-    const int code = errno;
-    BORA_FAIL("'", path, "': ", std::strerror(code), " (errno ", code, ")");
-  }
-  return {s.st_size, static_cast<int64_t>(s.st_mtim.tv_sec) * 1000000000 + s.st_mtim.tv_nsec};
-}
-
-WindFiles find_wind_files(const WindConfig& config, Collective* ranks) {
+WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
+                          const PreflightHooks& hooks) {
   check_wind_config(config);
   WindFiles files;
   const bool first = !ranks || ranks->rank() == 0;
@@ -134,16 +113,10 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks) {
   } else {
     pair();
   }
-  look_into_all(config, files, ranks);
+  look_into_all(config, files, ranks, hooks);
   std::sort(files.problems.begin(), files.problems.end());
-  if (!files.problems.empty()) {
-    const std::string text = std::to_string(files.problems.size()) +
-                             " problem(s) with the files in '" + config.root +
-                             "':" + listed(files.problems);
-    BORA_CHECK(config.files.on_bad_files == "skip", text,
-               "\n(files.on_bad_files = \"skip\" leaves such cases out)");
-    if (first) log_warn(text, "\nThese cases are left out.");
-  }
+  settle_problems(files.problems, "the files in '" + config.root + "'",
+                  config.files.on_bad_files == "refuse", "files.on_bad_files", ranks, hooks);
   BORA_CHECK(!files.cases.empty(), "no case in '", config.root, "': wanted pairs of ",
              config.files.wind_folder, "/<case>", config.files.wind_suffix, " and ",
              config.files.mask_folder, "/<case>", config.files.mask_suffix);
@@ -168,7 +141,9 @@ WindCase open_wind_case(const WindConfig& config, const std::string& mask_path,
   names.layout_pattern.clear();
   if (!config.angle_channels) names.angle_patterns.clear();
   WindNames(names).apply(c);
-  look_into(config, c);
+  std::vector<std::string> problems;
+  look_into(config, c, PreflightDepth::headers, problems);
+  if (!problems.empty()) throw Error(problems[0]);
   return c;
 }
 

@@ -3,21 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/collective.hpp"
+#include "data/file_stamp.hpp"
+#include "data/normalise.hpp"
+#include "data/preflight.hpp"
 #include "data/wind_config.hpp"
 
 namespace bora::data {
-
-/// Size and time of a file when it was looked at, to notice a change.
-struct FileStamp {
-  int64_t bytes = 0;
-  int64_t mtime_ns = 0;
-  static FileStamp of(const std::string& path);  ///< throws Error naming the path
-  friend bool operator==(const FileStamp&, const FileStamp&) = default;
-};
 
 /// One case: a wind file and its mask.
 struct WindCase {
@@ -28,21 +24,26 @@ struct WindCase {
   double angle_deg = 0;  ///< NaN without angle patterns
   Dims3 grid;            ///< cells along x, y, z
   FileStamp wind_stamp, mask_stamp;
+  std::optional<Moments> moments;  ///< of the open cells of the kept levels, where values were read
 };
 
 /// The outcome of looking at a data set.
 struct WindFiles {
   std::vector<WindCase> cases;        ///< sorted by name
   std::vector<std::string> problems;  ///< one line each, sorted; of cases that were left out
+  PreflightReport preflight{};        ///< of the pairs; without the records
 };
 
-/// Finds all files below the two folders (also in folders inside), pairs them, and opens each to
-/// check variables, dimensions, types, equal grids and equal coordinates; values are not read.
-/// Ranks share the work and all get the same result (nullptr: this process alone).
+/// Finds all files below the two folders (also in folders inside), pairs them, and looks into each
+/// by a pre-flight of the level files.preflight: variables, dimensions, types, equal grids and
+/// coordinates; values as open_cells() and settle_wind() judge them.  Ranks share the work and all
+/// get the same result (nullptr: this process alone).
 /// Problems (a file without its partner, two files of one case, a name that does not fit or has no
-/// angle or layout, an unreadable file, another form): with on_bad_files = refuse one Error lists
-/// them, with skip a warning does and the cases are left out.  No case left is an Error.
-WindFiles find_wind_files(const WindConfig& config, Collective* ranks = nullptr);
+/// angle or layout, an unreadable file, another form, values that cannot be): with on_bad_files =
+/// refuse one Error lists them, with skip a warning does and the cases are left out.  No case left
+/// is an Error.
+WindFiles find_wind_files(const WindConfig& config, Collective* ranks = nullptr,
+                          const PreflightHooks& hooks = {});
 
 /// The name of the case of a mask file: its file name without the mask suffix; without that, the
 /// whole stem.

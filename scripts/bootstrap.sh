@@ -13,13 +13,13 @@ BORA_PACKAGES=(
   g++ cmake ninja-build pkg-config ccache git
   libopenmpi-dev openmpi-bin
   libdnnl-dev libeigen3-dev
-  libhdf5-dev zlib1g-dev
+  libhdf5-dev zlib1g-dev libdeflate-dev
   libpng-dev libcairo2-dev fonts-dejavu-core
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev
 )
-# For those who change the code: format, shell and file-format checks.
-BORA_DEV_PACKAGES=(clang-format-14 shellcheck netcdf-bin iproute2)
+# For those who change the code: format, shell and file-format checks, fuzzing.
+BORA_DEV_PACKAGES=(clang-format-14 shellcheck netcdf-bin iproute2 clang-14 libclang-rt-14-dev libomp-14-dev)
 # For the test of the batch template, which starts a Slurm of its own (skipped where these are missing).
 BORA_SLURM_PACKAGES=(slurm-wlm munge)
 # For the test that looks at report.html in a browser (skipped where it is missing).

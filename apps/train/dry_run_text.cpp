@@ -44,7 +44,7 @@ void schedule_lines(const PlanFacts& f, std::ostringstream& out) {
 
 void save_lines(const PlanFacts& f, std::ostringstream& out) {
   const OutputConfig& o = f.config.output;
-  out << "saves: best.h5 after each epoch with a better validation loss"
+  out << "saves: best.h5 after each epoch with a better " << f.task.judged_by()
       << (f.config.train.ema > 0 ? " of the averaged weights" : "") << "; last.h5 every ";
   out << (o.checkpoint_epochs == 1 ? std::string("epoch") : join(o.checkpoint_epochs, " epochs"));
   if (o.checkpoint_updates > 0) out << " and every " << o.checkpoint_updates << " updates";

@@ -13,7 +13,7 @@ namespace bora::train {
 /// needs.
 struct Position {
   data::EpochPosition data;  ///< epoch under way and samples of it used by all ranks
-  double best = 0;           ///< smallest validation loss so far
+  double best = 0;           ///< smallest Task::judge() of a validation so far
   int64_t best_epoch = -1;   ///< -1: none yet
   int64_t epochs_without_best = 0;
   bool stopped_early = false;

@@ -41,6 +41,7 @@ struct NamedScore {
   std::string label;  ///< in a line: "MAE"
   std::string unit;   ///< "m/s"; empty: a pure number
   double value = 0;
+  bool in_line = true;  ///< also in the line for people, which has room for a few
 };
 
 /// A case of a validation, by itself.
@@ -75,6 +76,9 @@ class Task {
   /// The network.  Names of its parameters and buffers are those of the checkpoint.
   virtual nn::Module& model() = 0;
   virtual const data::Dataset& training() const = 0;
+  /// Chances of the training samples for train.sampling = weighted, one each, and within a group
+  /// for geometry.  Unless overridden: none, all alike.
+  virtual std::vector<double> sample_weights() const { return {}; }
   /// nullptr, or a data set of no cases: nothing is validated, and the last state is the best.
   virtual const data::Dataset* validation() const { return nullptr; }
 
@@ -94,6 +98,13 @@ class Task {
   virtual Validated validate(const data::Batch& batch, Device device);
   /// The formulas: from the joined sums to figures.
   virtual std::vector<NamedScore> scores(const MetricSums& sums) const;
+
+  /// What decides which validation is the best, for best.h5 and early stopping: the smaller the
+  /// better.  NaN: no validation at all is worse.
+  virtual double judge(const MetricSums& sums) const { return sums.mean("loss"); }
+  /// How people call that: "validation loss"; with a value of judge(): "validation loss 0.12".
+  virtual std::string judged_by() const { return "validation loss"; }
+  virtual std::string judgement(double value) const;
 
   /// Pictures of some cases of a validation, the hardest case first in `cases` (at least one).
   /// Called on rank 0 now and then, as validate() is: without a tape, in evaluation mode.  Few: all
@@ -145,6 +156,10 @@ class Task {
     return {};
   }
 };
+
+/// For the sampler: none with train.sampling = shuffle.  Throws UsageError with weighted where the
+/// task's samples have no weights.
+std::vector<double> sampling_weights(const Task& task, const std::string& sampling);
 
 /// A task whose settings are a struct derived from RunConfig.
 template <std::derived_from<RunConfig> C>

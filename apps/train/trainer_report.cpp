@@ -58,7 +58,7 @@ void Trainer::end_watch() {
         apps::duration_text(now_s() - run_begin_s_) +
         (!validation_ ? std::string("; without validation cases best.h5 is the last whole epoch")
          : position_.best_epoch < 0 ? std::string("; not validated yet")
-                                    : "; best validation loss " + apps::brief(position_.best) +
+                                    : "; best " + task_->judgement(position_.best) +
                                           " after epoch " + std::to_string(position_.best_epoch)));
   }
   const std::string reason = stop_.stopping()          ? "stopped by " + stop_.reason()
@@ -184,9 +184,11 @@ std::optional<bool> Trainer::validate() {
   if (!joined) return {};
   const MetricSums& sums = *joined;
   const double loss = sums.mean("loss");
-  const bool best = position_.best_epoch < 0 || loss < position_.best;
+  const double judged = task_->judge(sums);
+  const bool best = position_.best_epoch < 0 || judged < position_.best ||
+                    (std::isnan(position_.best) && !std::isnan(judged));
   if (best) {
-    position_.best = loss;
+    position_.best = judged;
     position_.best_epoch = position_.data.epoch;
     position_.epochs_without_best = 0;
   } else {
@@ -205,7 +207,9 @@ std::optional<bool> Trainer::validate() {
     std::string figures;
     for (const NamedScore& score : task_->scores(sums)) {
       row.emplace_back(score.key, score.value);
-      figures += "  " + score.label + " " + apps::fixed(score.value, 3) +
+      if (!score.in_line) continue;
+      figures += "  " + score.label + " " +
+                 (std::isnan(score.value) ? "-" : apps::fixed(score.value, 3)) +
                  (score.unit.empty() ? "" : " " + score.unit);
     }
     for (const std::string& name : task_->validation_loss_names())

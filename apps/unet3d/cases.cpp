@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "apps/common/stop.hpp"
+#include "apps/unet3d/preflight_hooks.hpp"
 #include "data/netcdf.hpp"
 
 namespace bora::unet3d {
@@ -19,7 +20,8 @@ std::vector<std::string> names_of(const data::Dataset& part) {
 
 Cases::Cases(const data::WindConfig& config, const data::SplitConfig& split_config,
              Collective& ranks, const data::Normaliser* normaliser)
-    : root_(config.root), dataset_(std::make_unique<data::WindDataset>(config, &ranks)) {
+    : root_(config.root),
+      dataset_(std::make_unique<data::WindDataset>(config, &ranks, preflight_hooks(ranks))) {
   const data::Split split = data::make_split(*dataset_, split_config);
   training_ = std::make_unique<data::Subset>(*dataset_, split.train);
   validation_ = std::make_unique<data::Subset>(*dataset_, split.validation);

@@ -16,6 +16,8 @@ int export_command(MpiSession& session, const std::vector<std::string>& args);
 int import_command(MpiSession& session, const std::vector<std::string>& args);
 int report_command(MpiSession& session, const std::vector<std::string>& args);
 int diagnose_command(MpiSession& session, const std::vector<std::string>& args);
+int data_command(MpiSession& session, const std::vector<std::string>& args);
+int data_convert_command(MpiSession& session, const std::vector<std::string>& args);
 int info_command(MpiSession& session, const std::vector<std::string>& args);
 
 }  // namespace bora::unet3d

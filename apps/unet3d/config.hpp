@@ -7,8 +7,10 @@
 
 #include "apps/train/config.hpp"
 #include "apps/unet3d/model.hpp"
+#include "apps/unet3d/segmentation_config.hpp"
 #include "core/config.hpp"
 #include "data/split.hpp"
+#include "data/volumes_config.hpp"
 #include "data/wind_config.hpp"
 
 namespace bora::unet3d {
@@ -30,19 +32,39 @@ struct LossConfig {
 };
 
 struct Config : train::RunConfig {
+  std::string task = "wind";
   ModelConfig model;
   data::WindConfig data;
   data::SplitConfig split;
   LossConfig loss;
+  data::VolumesConfig volumes;
+  SegmentationConfig segmentation;
   Config() { output.dir = "runs/unet3d"; }
   static constexpr auto fields() {
     return std::tuple_cat(
-        std::tuple{field("model", &Config::model, "The network"),
-                   field("data", &Config::data, "Cases, windows, normalisation, variations"),
-                   field("split", &Config::split, "Which cases train, validate and test"),
-                   field("loss", &Config::loss, "The loss")},
+        std::tuple{
+            field("task", &Config::task,
+                  "what is learnt: wind speed from building masks, by [data] and [loss]; or the "
+                  "class of each cell of an image, by [volumes] and [segmentation]",
+                  one_of("wind", "segmentation")),
+            field("model", &Config::model, "The network"),
+            field("data", &Config::data, "task=wind: cases, windows, normalisation, variations"),
+            field("split", &Config::split, "Which cases train, validate and test"),
+            field("loss", &Config::loss, "task=wind: the loss"),
+            field("volumes", &Config::volumes,
+                  "task=segmentation: images and labels, patches, normalisation, variations"),
+            field("segmentation", &Config::segmentation,
+                  "task=segmentation: the loss, and how it is scored")},
         RunConfig::fields());
   }
 };
+
+/// Whether the cells of images are classified; else wind speed is predicted.
+inline bool is_segmentation(const Config& config) { return config.task == "segmentation"; }
+
+/// Channels that the network gives: 1, or one for each class.
+inline int64_t outputs_of(const Config& config) {
+  return is_segmentation(config) ? static_cast<int64_t>(config.volumes.classes.size()) : 1;
+}
 
 }  // namespace bora::unet3d

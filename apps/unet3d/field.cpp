@@ -48,25 +48,6 @@ void average(Tensor& a, const Tensor& b) {
   for (int64_t i = 0; i < a.numel(); ++i) to[i] = 0.5f * (to[i] + from[i]);
 }
 
-/// The cells of `window` out of a slab (X, Y', Z', C) that begins at cell `first`.
-Tensor cut_out(const Tensor& slab, const Dims3& first, const data::Window& window) {
-  const Dims3& n = window.shape;
-  const int64_t channels = slab.size(3);
-  if (slab.shape() == Shape({n.d, n.h, n.w, channels})) return slab;
-  Tensor out = Tensor::empty({n.d, n.h, n.w, channels}, slab.dtype());
-  const float* from = slab.data<float>();
-  float* to = out.data<float>();
-  for (int64_t x = 0; x < n.d; ++x)
-    for (int64_t y = 0; y < n.h; ++y) {
-      const int64_t row =
-          (x + window.begin.d - first.d) * slab.size(1) + y + window.begin.h - first.h;
-      std::memcpy(to + (x * n.h + y) * n.w * channels,
-                  from + (row * slab.size(2) + window.begin.w - first.w) * channels,
-                  static_cast<size_t>(n.w * channels) * sizeof(float));
-    }
-  return out;
-}
-
 /// Reads the mask for all windows that begin at one x.
 class SlabReader {
  public:
@@ -87,7 +68,7 @@ class SlabReader {
                        extents_,
                        {first_.d + origin.d, first_.h + origin.h, first_.w + origin.w}});
     }
-    return cut_out(sample_.input, first_, window);
+    return cut_window(sample_.input, first_, window);
   }
   double angle_deg() const { return sample_.angle_deg; }
 

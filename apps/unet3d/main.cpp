@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// unet3d: train, evaluate, predict, export, import, report, diagnose, info.
+// unet3d: train, evaluate, predict, export, import, report, diagnose, data, info.
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -22,6 +22,7 @@ constexpr const char* kUsage =
     "  import     a checkpoint of such weights\n"
     "  report     the page of a run, made again from its folder\n"
     "  diagnose   what a job finds where it runs: hosts, network, memory, data\n"
+    "  data       look into data: inspect, check, convert, stats, split\n"
     "  info       this build, its machine, its ranks, the network\n"
     "\n"
     "unet3d <command> --help lists the keys of a command. Under mpirun or srun all ranks work "
@@ -45,6 +46,7 @@ int main(int argc, char** argv) {
     if (command == "import") return import_command(session, args);
     if (command == "report") return report_command(session, args);
     if (command == "diagnose") return diagnose_command(session, args);
+    if (command == "data") return data_command(session, args);
     if (command == "info") return info_command(session, args);
     if (command == "--help" || command == "-h" || command == "help") {
       if (session.rank() == 0) std::fputs(kUsage, stdout);
@@ -52,7 +54,7 @@ int main(int argc, char** argv) {
     }
     throw bora::UsageError(
         (command.empty() ? std::string("no command") : "unknown command '" + command + "'") +
-        ": wanted train, evaluate, predict, export, import, report, diagnose or info (unet3d "
+        ": wanted train, evaluate, predict, export, import, report, diagnose, data or info (unet3d "
         "--help says more)");
   });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/unet3d/model.hpp"
 
+#include <algorithm>
+
 #include "core/tape.hpp"
 #include "nn/ops.hpp"
 #include "nn/recompute.hpp"
@@ -14,25 +16,39 @@ nn::Conv3d conv3(int64_t in, int64_t out) {
   return {in, out, kThree, nn::Bias::no, nn::Conv3dOptions{.padding = kOne}};
 }
 
+nn::Activation activation_of(const ModelConfig& config) {
+  if (config.activation == "silu") return nn::Activation::silu;
+  if (config.activation == "leaky_relu") return nn::Activation::leaky_relu;
+  throw UsageError("model.activation '" + config.activation + "': wanted silu or leaky_relu");
+}
+
 Dims3 spatial(const Tensor& x) { return {x.size(1), x.size(2), x.size(3)}; }
 
 }  // namespace
+
+int64_t level_channels(const ModelConfig& config, int64_t level) {
+  BORA_CHECK(level >= 0 && level <= config.levels, "level_channels: level ", level,
+             ", wanted 0 to ", config.levels);
+  const int64_t doubled = config.base << level;
+  return config.max_channels > 0 ? std::min(doubled, config.max_channels) : doubled;
+}
 
 ResConvBlock::ResConvBlock(int64_t in, int64_t out, const ModelConfig& config)
     : conv1_(conv3(in, out)),
       conv2_(conv3(out, out)),
       norm1_(nn::norm_kind(config.norm), out),
       norm2_(nn::norm_kind(config.norm), out),
+      activation_(activation_of(config)),
       dropout_(config.dropout) {
   if (in != out) shortcut_ = nn::Conv3d::linear_gain(in, out, kOne, nn::Bias::no);
 }
 
 Tensor ResConvBlock::forward(const Tensor& x) {
-  Tensor h = norm1_.forward(conv1_.forward(x), {.activation = nn::Activation::silu});
+  Tensor h = norm1_.forward(conv1_.forward(x), {.activation = activation_, .slope = kLeakySlope});
   if (training() && dropout_ > 0) h = nn::dropout(h, dropout_);
   const Tensor residual = shortcut_ ? shortcut_->forward(x) : x;
   return norm2_.forward(conv2_.forward(h),
-                        {.activation = nn::Activation::silu, .residual = residual});
+                        {.activation = activation_, .slope = kLeakySlope, .residual = residual});
 }
 
 void ResConvBlock::visit(nn::Visitor& v) {
@@ -52,7 +68,7 @@ UNet3d::UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& con
     : in_channels_(in_channels),
       out_channels_(out_channels),
       config_(config),
-      head_(nn::Conv3d::linear_gain(config.base, out_channels, kOne, nn::Bias::yes)) {
+      head_(nn::Conv3d::linear_gain(level_channels(config, 0), out_channels, kOne, nn::Bias::yes)) {
   BORA_CHECK(config.levels >= 1 && config.levels <= 6, "UNet3d: levels ", config.levels,
              ", wanted 1 to 6");
   if (config.deep_supervision < 0 || config.deep_supervision >= config.levels)
@@ -61,25 +77,25 @@ UNet3d::UNet3d(int64_t in_channels, int64_t out_channels, const ModelConfig& con
         ", the decoder levels below the top of model.levels ", config.levels));
   int64_t channels = in_channels;
   for (int64_t level = 0; level < config.levels; ++level) {
-    const int64_t width = config.base << level;
+    const int64_t width = level_channels(config, level), below = level_channels(config, level + 1);
     encoder_.push_back(std::make_unique<ResConvBlock>(channels, width, config));
     decoder_.push_back(std::make_unique<ResConvBlock>(2 * width, width, config));
     Up up;
     if (config.up == "transposed") {
-      up.transposed.emplace(2 * width, width, kTwo, nn::Bias::yes,
-                            nn::Conv3dOptions{.stride = kTwo});
+      up.transposed.emplace(below, width, kTwo, nn::Bias::yes, nn::Conv3dOptions{.stride = kTwo});
     } else {
       BORA_CHECK(config.up == "trilinear", "UNet3d: up '", config.up,
                  "', wanted trilinear or transposed");
-      up.conv = nn::Conv3d::linear_gain(2 * width, width, kOne, nn::Bias::yes);
+      up.conv = nn::Conv3d::linear_gain(below, width, kOne, nn::Bias::yes);
     }
     up_.push_back(std::move(up));
     channels = width;
   }
-  bottleneck_ = std::make_unique<ResConvBlock>(channels, 2 * channels, config);
+  bottleneck_ =
+      std::make_unique<ResConvBlock>(channels, level_channels(config, config.levels), config);
   for (int64_t level = 1; level <= config.deep_supervision; ++level)
     deep_heads_.push_back(
-        nn::Conv3d::linear_gain(config.base << level, out_channels, kOne, nn::Bias::yes));
+        nn::Conv3d::linear_gain(level_channels(config, level), out_channels, kOne, nn::Bias::yes));
 }
 
 Tensor UNet3d::run_block(ResConvBlock& block, const Tensor& x) {

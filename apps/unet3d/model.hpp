@@ -21,6 +21,8 @@ struct ModelConfig {
   int64_t levels = 4;
   std::string norm = "group";
   std::string up = "trilinear";
+  std::string activation = "silu";
+  int64_t max_channels = 0;
   double dropout = 0.0;
   bool recompute = false;
   int64_t deep_supervision = 0;
@@ -33,6 +35,11 @@ struct ModelConfig {
               one_of("group", "instance", "batch", "sync_batch")),
         field("up", &ModelConfig::up, "upsampling of the decoder",
               one_of("trilinear", "transposed")),
+        field("activation", &ModelConfig::activation,
+              "behind each norm; leaky_relu: slope 0.01 below 0", one_of("silu", "leaky_relu")),
+        field("max_channels", &ModelConfig::max_channels,
+              "no level has more channels, however deep; 0 = as many as doubling gives",
+              at_least(0)),
         field("dropout", &ModelConfig::dropout,
               "probability of dropping an activation inside a block", between(0.0, 0.999)),
         field("recompute", &ModelConfig::recompute,
@@ -44,9 +51,15 @@ struct ModelConfig {
   }
 };
 
-/// conv 3x3x3 -> norm -> SiLU (-> dropout) -> conv 3x3x3 -> norm, plus the shortcut (x itself, or a
-/// 1x1x1 projection where the channel count changes), then SiLU.  (N, D, H, W, in) -> (N, D, H, W,
-/// out).
+/// Channels of a level, 0 the top and config.levels the bottleneck: base * 2^level, at most
+/// max_channels where that is given.
+int64_t level_channels(const ModelConfig& config, int64_t level);
+/// Of leaky_relu.  Source: Isensee et al. 2021 (nnU-Net).
+inline constexpr double kLeakySlope = 0.01;
+
+/// conv 3x3x3 -> norm -> activation (-> dropout) -> conv 3x3x3 -> norm, plus the shortcut (x
+/// itself, or a 1x1x1 projection where the channel count changes), then the activation.  (N, D, H,
+/// W, in) -> (N, D, H, W, out).
 class ResConvBlock final : public nn::Module {
  public:
   ResConvBlock(int64_t in, int64_t out, const ModelConfig& config);
@@ -58,13 +71,14 @@ class ResConvBlock final : public nn::Module {
   nn::Conv3d conv1_, conv2_;
   nn::Norm norm1_, norm2_;
   std::optional<nn::Conv3d> shortcut_;
+  nn::Activation activation_;
   double dropout_;
 };
 
 /// Encoder of `levels` blocks with 2x2x2 max pooling between, a bottleneck block, a decoder that
-/// upsamples to the size of the skip, halves the channels, joins (skip, upsampled) and runs a
-/// block, and a linear 1x1x1 head with bias. (N, D, H, W, in) -> (N, D, H, W, out) for any extents
-/// of at least min_extent().
+/// upsamples to the size of the skip, with its channels (half as many, unless max_channels bounds
+/// both), joins (skip, upsampled) and runs a block, and a linear 1x1x1 head with bias. (N, D, H, W,
+/// in) -> (N, D, H, W, out) for any extents of at least min_extent().
 ///
 /// With config.deep_supervision > 0 the decoder levels 1, 2, ... have linear heads, too, named
 /// deep_head1, deep_head2, ...: for losses in training.  They change nothing of what forward()
@@ -78,7 +92,8 @@ class UNet3d final : public nn::Module {
   Tensor features(const Tensor& x) { return decode(x, nullptr); }
   const nn::Conv3d& head() const { return head_; }
   /// What all heads read: [0] is features(x), [l] the output of decoder level l for l = 1 ..
-  /// config().deep_supervision: (N, D / 2^l, H / 2^l, W / 2^l, base 2^l), extents rounded down.
+  /// config().deep_supervision: (N, D / 2^l, H / 2^l, W / 2^l, channels of l), extents rounded
+  /// down.
   std::vector<Tensor> feature_levels(const Tensor& x);
   /// Of level l, from 1 on.  Throws Error if there is none.
   const nn::Conv3d& deep_head(int64_t level) const;
@@ -98,7 +113,7 @@ class UNet3d final : public nn::Module {
   void set_collective(Collective* ranks);
 
  private:
-  /// Upsampling of one decoder level with its halving of the channels.
+  /// Upsampling of one decoder level, to the channels of its skip.
   struct Up {
     std::optional<nn::Conv3d> conv;                 // trilinear: 1x1x1
     std::optional<nn::ConvTranspose3d> transposed;  // k2 s2

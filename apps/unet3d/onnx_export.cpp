@@ -107,18 +107,20 @@ class Graph {
     return add("Reshape", name, {m, integers("channels" + c, {0, channels, 1, 1, 1})});
   }
 
-  /// x * sigmoid(x).  The operator set has no SiLU of its own before 24.
-  std::string silu(const std::string& x) {
+  /// x * sigmoid(x) (the operator set has no SiLU of its own before 24), or the leaky ReLU.
+  std::string activation(const std::string& x) {
+    if (config_.activation == "leaky_relu")
+      return add("LeakyRelu", x + ".leaky_relu", {x}, {{"alpha", static_cast<float>(kLeakySlope)}});
     return add("Mul", x + ".silu", {x, add("Sigmoid", x + ".sigmoid", {x})});
   }
 
   std::string block(const std::string& x, const std::string& name, int64_t channels) {
     std::string h = conv(x, name + ".conv1", 3);
-    h = silu(norm(h, name + ".norm1", channels));
+    h = activation(norm(h, name + ".norm1", channels));
     h = norm(conv(h, name + ".conv2", 3), name + ".norm2", channels);
     const std::string shortcut = name + ".shortcut";
     const std::string residual = has(shortcut + ".weight") ? conv(x, shortcut, 1) : x;
-    return silu(add("Add", name + ".sum", {h, residual}));
+    return activation(add("Add", name + ".sum", {h, residual}));
   }
 
   /// To the extents of `skip`, and half the channels.
@@ -146,7 +148,7 @@ class Graph {
   std::string forward(const std::string& input) {
     std::vector<std::string> skips;
     std::string h = input;
-    const auto width = [&](int64_t level) { return config_.base << level; };
+    const auto width = [&](int64_t level) { return level_channels(config_, level); };
     for (int64_t level = 0; level < config_.levels; ++level) {
       const std::string name = "encoder" + std::to_string(level);
       skips.push_back(block(h, name, width(level)));
@@ -202,6 +204,43 @@ onnx::Model onnx_model(UNet3d& net, OnnxUnits units, const data::Scaling& scalin
   return m;
 }
 
+namespace {
+
+void name_source(onnx::Model& model, const StartState& state, data::TextMap texts,
+                 const std::string& input, const std::string& output) {
+  texts["bora.output"] = output;
+  texts["bora.checkpoint"] = state.source;
+  model.inputs.at(0).doc = input;
+  model.outputs.at(0).doc = output;
+  model.doc = detail::join("UNet3d, ", state.source, ", ", state.updates, " updates. ", input,
+                           ". Output: ", output, ".");
+  model.producer = "bora";
+  model.producer_version = build_info().version;
+  model.metadata = std::move(texts);
+}
+
+void describe_classes(onnx::Model& model, const StartState& state, data::TextMap texts) {
+  const data::VolumesConfig& volumes = state.config.volumes;
+  std::string scaled = volumes.normalisation;
+  if (volumes.normalisation == "zscore")
+    scaled = volumes.normalise_cells == "nonzero"
+                 ? "(x - mean) / sigma, of the cells of the image that are not 0"
+                 : "(x - mean) / sigma, of the image itself";
+  if (volumes.normalisation == "none") scaled = "as it is in the files";
+  std::string input = model.inputs.at(0).doc;
+  for (int64_t c = 0; c < state.in_channels; ++c) {
+    const std::string what = detail::join("channel ", c, " of the image, scaled: ", scaled);
+    texts["bora.input." + std::to_string(c)] = what;
+    input += "; " + what;
+  }
+  std::string output = "logits; the class is that of the largest:";
+  for (size_t k = 0; k < volumes.classes.size(); ++k)
+    output += detail::join(k == 0 ? " " : ", ", k, ' ', volumes.classes[k]);
+  name_source(model, state, std::move(texts), input, output);
+}
+
+}  // namespace
+
 void describe(onnx::Model& model, const StartState& state, OnnxUnits units) {
   data::TextMap texts = metadata_of(state);
   texts.erase("format");
@@ -209,6 +248,10 @@ void describe(onnx::Model& model, const StartState& state, OnnxUnits units) {
   static const char* const kChannels[] = {"building mask, -1 in buildings, 1 in the open",
                                           "sine of the wind angle", "cosine of the wind angle"};
   std::string input = model.inputs.at(0).doc;
+  if (is_segmentation(state.config)) {
+    describe_classes(model, state, std::move(texts));
+    return;
+  }
   for (int64_t c = 0; c < state.in_channels && c < 3; ++c) {
     texts["bora.input." + std::to_string(c)] = kChannels[c];
     input += detail::join("; channel ", c, ": ", kChannels[c]);
@@ -222,15 +265,7 @@ void describe(onnx::Model& model, const StartState& state, OnnxUnits units) {
         detail::join("wind speed, normalised: m/s = output * ", scaling.sigma, " + ", scaling.mean);
   if (!in_m_s && state.normalisation == data::NormMode::per_sample)
     output = "wind speed, normalised by each sample's own mean and sigma";
-  texts["bora.output"] = output;
-  texts["bora.checkpoint"] = state.source;
-  model.inputs[0].doc = input;
-  model.outputs.at(0).doc = output;
-  model.doc = detail::join("UNet3d, ", state.source, ", ", state.updates, " updates. ", input,
-                           ". Output: ", output, ".");
-  model.producer = "bora";
-  model.producer_version = build_info().version;
-  model.metadata = std::move(texts);
+  name_source(model, state, std::move(texts), input, output);
 }
 
 }  // namespace bora::unet3d

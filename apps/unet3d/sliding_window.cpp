@@ -137,6 +137,30 @@ WindowLayout lay_windows(const Dims3& volume, const Dims3& window,
   return layout;
 }
 
+Tensor cut_window(const Tensor& slab, const Dims3& first, const data::Window& window) {
+  BORA_CHECK(slab.rank() == 4 && slab.dtype() == DType::f32, "cut_window: slab ", slab.shape(), " ",
+             slab.dtype(), ", wanted (X, Y, Z, C) f32");
+  const Dims3& n = window.shape;
+  const Dims3 at{window.begin.d - first.d, window.begin.h - first.h, window.begin.w - first.w};
+  BORA_CHECK(at.d >= 0 && at.h >= 0 && at.w >= 0 && at.d + n.d <= slab.size(0) &&
+                 at.h + n.h <= slab.size(1) && at.w + n.w <= slab.size(2),
+             "cut_window: window ", n, " at ", window.begin, " is not in the slab ", slab.shape(),
+             " at ", first);
+  const int64_t channels = slab.size(3);
+  if (slab.shape() == Shape({n.d, n.h, n.w, channels})) return slab;
+  Tensor out = Tensor::empty({n.d, n.h, n.w, channels}, slab.dtype());
+  const float* from = slab.data<float>();
+  float* to = out.data<float>();
+  for (int64_t x = 0; x < n.d; ++x)
+    for (int64_t y = 0; y < n.h; ++y) {
+      const int64_t row = (x + at.d) * slab.size(1) + y + at.h;
+      std::memcpy(to + (x * n.h + y) * n.w * channels,
+                  from + (row * slab.size(2) + at.w) * channels,
+                  static_cast<size_t>(n.w * channels) * sizeof(float));
+    }
+  return out;
+}
+
 std::vector<double> blend_profile(int64_t extent) {
   BORA_CHECK(extent >= 1, "blend_profile: extent ", extent, ", wanted at least 1");
   const double middle = static_cast<double>(extent - 1) / 2;

@@ -30,6 +30,11 @@ struct WindowLayout {
 WindowLayout lay_windows(const Dims3& volume, const Dims3& window,
                          const std::array<double, 3>& overlap);
 
+/// The cells of `window` out of a slab (X, Y, Z, C) f32 on the host whose first cell is cell
+/// `first` of the window's grid; the slab itself where they are all of it.  Throws Error where it
+/// has not all of them.
+Tensor cut_window(const Tensor& slab, const Dims3& first, const data::Window& window);
+
 /// Weights of a window's cells along one axis: a Gaussian of sigma = extent / 8 around the middle,
 /// (extent - 1) / 2, so symmetric to the bit for even extents too; the largest is 1 for odd
 /// extents, none is below kLowestBlendWeight.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "apps/common/text.hpp"
-#include "apps/train/parallel.hpp"
 #include "apps/unet3d/deep_supervision.hpp"
 #include "apps/unet3d/loss.hpp"
 #include "apps/unet3d/picture.hpp"
@@ -57,15 +56,8 @@ std::string padding_warning(const Dims3& shape, const data::WindDataset& cases) 
 
 }  // namespace
 
-void check_network(const Config& config) {
-  const std::string& norm = config.model.norm;
-  if (train::reproducible(config) && (norm == "batch" || norm == "sync_batch"))
-    throw UsageError("comm.all_reduce=reproducible with model.norm=" + norm +
-                     ": statistics over a batch depend on how samples are shared among the ranks; "
-                     "wanted group or instance");
-}
-
 WindTask::WindTask(const Config& config, Collective& ranks) : ConfiguredTask(config) {
+  check_task_keys(config);
   check_network(config);
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
@@ -150,7 +142,8 @@ void WindTask::state(StateVisitor& visitor) {
 }
 
 void WindTask::refuse_change(const std::string& line) const {
-  if (line.starts_with("loss.") || line.starts_with("data.normalisation"))
+  if (line.starts_with("task:") || line.starts_with("loss.") ||
+      line.starts_with("data.normalisation"))
     throw UsageError("the checkpoint's losses would not compare with this run's (" + line +
                      "): keep the settings of the run, or start a new one in another output.dir");
   if (line.starts_with("model."))
@@ -163,11 +156,7 @@ std::string WindTask::why_not_captured() const {
   return config().model.dropout > 0 ? "since dropout draws other numbers each time" : "";
 }
 
-int64_t WindTask::smallest_extent() const {
-  // A batch norm wants more values than one where the network is narrowest.
-  const bool batch = config().model.norm == "batch" || config().model.norm == "sync_batch";
-  return model_->min_extent() * (batch ? 2 : 1);
-}
+int64_t WindTask::smallest_extent() const { return smallest_sample(*model_); }
 
 Dims3 WindTask::largest_extents() const {
   const data::WindDataset& all = cases_->all();
@@ -190,26 +179,15 @@ std::vector<std::string> WindTask::ways_to_less_memory() const {
 }
 
 std::vector<std::string> WindTask::describe() const {
-  const int64_t deep = config().model.deep_supervision;
-  return {detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm",
-                       deep > 0 ? detail::join(", ", deep, " further heads in training") : ""),
-          "data: " + cases_->describe()};
+  std::vector<std::string> lines = task_lines(config());
+  lines.push_back("data: " + cases_->describe());
+  return lines;
 }
 
 std::vector<std::string> WindTask::warnings(int n_ranks) const {
-  std::vector<std::string> warnings;
-  if (const std::string padded = padding_warning(config().data.shape, cases_->all());
-      !padded.empty())
-    warnings.push_back(padded);
-  if (config().model.norm != "batch") return warnings;
-  if (n_ranks > 1)
-    warnings.push_back(detail::join(
-        "batch norm with ", n_ranks,
-        " ranks: each rank normalises with its own statistics, and rank 0's running ones are used "
-        "for validation and saved; model.norm=sync_batch joins them"));
-  if (config().train.batch == 1)
-    warnings.push_back(
-        "batch norm with batch 1: statistics of one sample; group or instance norm suit better");
+  std::vector<std::string> warnings = network_warnings(config(), n_ranks);
+  if (std::string padded = padding_warning(config().data.shape, cases_->all()); !padded.empty())
+    warnings.insert(warnings.begin(), std::move(padded));
   return warnings;
 }
 

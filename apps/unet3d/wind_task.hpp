@@ -13,10 +13,6 @@
 
 namespace bora::unet3d {
 
-/// Throws UsageError where the network's settings do not go with how ranks work together.  A pure
-/// function.
-void check_network(const Config& config);
-
 /// Scores are errors in m/s over open cells.
 class WindTask final : public train::ConfiguredTask<Config> {
  public:

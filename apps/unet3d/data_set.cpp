@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "apps/unet3d/data_commands.hpp"
+
+namespace bora::unet3d {
+
+const data::Dataset& DataSet::all() const {
+  if (wind) return *wind;
+  BORA_CHECK(volumes, "DataSet: empty");
+  return *volumes;
+}
+
+std::vector<std::pair<std::string, std::string>> DataSet::files(int64_t index) const {
+  std::vector<std::pair<std::string, std::string>> files;
+  if (wind) {
+    files = {{"wind", wind->at(index).wind_path}, {"mask", wind->at(index).mask_path}};
+  } else {
+    const data::VolumeCase& c = volumes->at(index);
+    files = {{"image", c.image.path}, {"label", c.label.path}, {"weight", c.weight.path}};
+  }
+  std::erase_if(files, [](const auto& file) { return file.second.empty(); });
+  return files;
+}
+
+data::Split DataSet::split(const data::SplitConfig& config) const {
+  return wind ? data::make_split(*wind, config) : data::split_volumes(volumes->cases(), config);
+}
+
+DataSet open_data_set(const Config& config, Collective& ranks, const data::PreflightHooks& hooks) {
+  DataSet set;
+  if (is_segmentation(config)) {
+    set.root = config.volumes.root;
+    set.volumes = std::make_unique<data::VolumeDataset>(config.volumes, &ranks, hooks);
+  } else {
+    if (config.data.root.empty())
+      throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
+    set.root = config.data.root;
+    set.wind = std::make_unique<data::WindDataset>(config.data, &ranks, hooks);
+  }
+  return set;
+}
+
+std::vector<int64_t> part_of(const data::Split& split, const std::string& name) {
+  if (name == "training") return split.train;
+  if (name == "validation") return split.validation;
+  if (name == "test") return split.test;
+  if (name != "all")
+    throw UsageError("part '" + name + "' of the cases: wanted training, validation, test or all");
+  std::vector<int64_t> all = split.train;
+  all.insert(all.end(), split.validation.begin(), split.validation.end());
+  all.insert(all.end(), split.test.begin(), split.test.end());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+}  // namespace bora::unet3d

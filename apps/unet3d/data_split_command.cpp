@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "apps/common/same_settings.hpp"
+#include "apps/unet3d/commands.hpp"
+#include "apps/unet3d/data_commands.hpp"
+#include "apps/unet3d/preflight_hooks.hpp"
+#include "comm/communicator.hpp"
+#include "core/log.hpp"
+#include "data/csv.hpp"
+
+namespace bora::unet3d {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SplitCommandConfig : Config {
+  std::string csv;
+  bool list_cases = true;
+  static constexpr auto fields() {
+    return std::tuple_cat(
+        std::tuple{
+            field("csv", &SplitCommandConfig::csv,
+                  "manifest to write: case, its files, group and part, paths relative to its "
+                  "folder; volumes.list reads it"),
+            field("list_cases", &SplitCommandConfig::list_cases,
+                  "print the part of every case, not only the counts")},
+        Config::fields());
+  }
+};
+
+struct Part {
+  const char* name;
+  std::vector<int64_t> cases;
+};
+
+/// As it is written into a manifest in `folder`.
+std::string relative_path(const std::string& path, const fs::path& folder) {
+  if (path.empty()) return {};
+  return fs::absolute(path).lexically_normal().lexically_proximate(folder).string();
+}
+
+void write_manifest(const std::string& path, const DataSet& set, const std::vector<Part>& parts) {
+  const fs::path folder = fs::absolute(path).lexically_normal().parent_path();
+  data::CsvWriter out(
+      path, set.wind ? std::vector<std::string>{"case", "wind", "mask", "group", "part"}
+                     : std::vector<std::string>{"case", "image", "label", "weight", "group", "part",
+                                                "sample_weight", "box"});
+  std::map<std::string, std::pair<int64_t, const char*>> rows;  // by name
+  for (const Part& part : parts)
+    for (const int64_t i : part.cases) rows[set.all().name(i)] = {i, part.name};
+  for (const auto& [name, row] : rows) {
+    const auto& [i, part] = row;
+    if (set.wind) {
+      const data::WindCase& c = set.wind->at(i);
+      out.row({name, relative_path(c.wind_path, folder), relative_path(c.mask_path, folder),
+               c.group, part});
+    } else {
+      const data::VolumeCase& c = set.volumes->at(i);
+      out.row({name, relative_path(c.image.path, folder), relative_path(c.label.path, folder),
+               relative_path(c.weight.path, folder), c.group, part, c.sample_weight, c.box.text()});
+    }
+  }
+  out.close();
+}
+
+void print(const DataSet& set, const std::vector<Part>& parts, const SplitCommandConfig& config) {
+  const char* group = set.wind ? "geometry" : "group";
+  const char* groups = set.wind ? "geometries" : "groups";
+  std::map<std::string, std::set<std::string>> parts_of_group, parts_of_file;
+  for (const Part& part : parts)
+    for (const int64_t i : part.cases) {
+      parts_of_group[set.all().group(i)].insert(part.name);
+      for (const auto& [role, file] : set.files(i))
+        parts_of_file[fs::weakly_canonical(file).string()].insert(part.name);
+    }
+  std::printf("%ld cases in %s, %zu %s; split.by=%s, split.seed=%lu\n",
+              static_cast<long>(set.size()), set.root.c_str(), parts_of_group.size(), groups,
+              config.split.by.c_str(), static_cast<unsigned long>(config.split.seed));
+  std::printf("%-12s %7s %12s\n", "part", "cases", groups);
+  for (const Part& part : parts) {
+    std::set<std::string> names;
+    for (const int64_t i : part.cases) names.insert(set.all().group(i));
+    std::printf("%-12s %7zu %12zu\n", part.name, part.cases.size(), names.size());
+  }
+  const auto shared = [](const auto& by_name) {
+    std::string text;
+    size_t n = 0;
+    for (const auto& [name, where] : by_name)
+      if (where.size() > 1 && n++ < 20) text += (text.empty() ? "" : ", ") + name;
+    return n == 0 ? std::string() : std::to_string(n) + " (" + text + (n > 20 ? ", ..." : "") + ")";
+  };
+  const std::string twice = shared(parts_of_group), files_twice = shared(parts_of_file);
+  std::printf("%s in two parts: %s\n", groups, twice.empty() ? "none" : twice.c_str());
+  if (!files_twice.empty()) std::printf("files in two parts: %s\n", files_twice.c_str());
+  if (config.list_cases) {
+    std::printf("\n%-12s %-24s %s\n", "part", group, "case");
+    for (const Part& part : parts)
+      for (const int64_t i : part.cases)
+        std::printf("%-12s %-24s %s\n", part.name, set.all().group(i).c_str(),
+                    set.all().name(i).c_str());
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int data_split_command(MpiSession& session, const std::vector<std::string>& args) {
+  SplitCommandConfig config;
+  // Names and headers are enough for a split, unless the user says otherwise.
+  config.data.files.preflight = config.volumes.preflight = "headers";
+  const ConfigArgs given = config_parse_args(
+      config, "unet3d data split", args,
+      {.about = "Says which case trains, validates and tests, as unet3d train will split the data "
+                "set with the same keys.",
+       .positionals = {}});
+  if (!given.help.empty()) {
+    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
+    return 0;
+  }
+  CommunicatorOptions options;
+  options.timeout_s = config.comm.timeout_s;
+  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
+  apps::require_same_settings(*ranks, config_text(config));
+  const DataSet set = open_data_set(config, *ranks, preflight_hooks(*ranks));
+  const data::Split split = set.split(config.split);
+  const std::vector<Part> parts{
+      {"training", split.train}, {"validation", split.validation}, {"test", split.test}};
+  ranks->agree("writing the split", [&] {
+    if (session.rank() != 0) return;
+    if (!config.csv.empty()) write_manifest(config.csv, set, parts);
+    print(set, parts, config);
+    if (!config.csv.empty()) log_info("wrote ", config.csv);
+  });
+  return 0;
+}
+
+}  // namespace bora::unet3d

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store of kind = disk: one file a field in a local folder, for this and later runs.
+//
+// <hash of the field>-<hash of its file's state>.boracache: a page of text (which field, of which
+// state of its file, how many bytes, their checksum), then the values, as they lie in memory.
+// Written under a temporary name and renamed, so several ranks and jobs may share a folder.  Not
+// synced to the disk: after a power cut the checksum tells.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "data/atomic_file.hpp"
+#include "data/cache_store.hpp"
+#include "data/checkpoint.hpp"
+
+namespace bora::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSuffix = ".boracache";
+constexpr int64_t kHeaderBytes = 4096;  // a page: the values behind it can be mapped
+
+/// FNV-1a, 64 bits: for names only, the header has the whole text.
+std::string hash_of(const std::string& text) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016" PRIx64, h);
+  return hex;
+}
+
+std::string header_of(const CacheKey& key, int64_t bytes, uint64_t sum) {
+  std::string header = bora::detail::join("Bora cache 1\nfield ", key.field, "\nstate ", key.state,
+                                          "\nbytes ", bytes, "\nchecksum ", sum, "\n");
+  BORA_CHECK(static_cast<int64_t>(header.size()) <= kHeaderBytes, "cache: a path of ",
+             key.field.size(), " letters is too long to be kept");
+  header.resize(static_cast<size_t>(kHeaderBytes), '\0');
+  return header;
+}
+
+struct Fd {
+  int fd = -1;
+  explicit Fd(int value) : fd(value) {}
+  ~Fd() {
+    if (fd >= 0) ::close(fd);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+};
+
+/// Of all files of caches in the folder, temporary ones too.
+int64_t bytes_in(const std::string& folder) {
+  int64_t sum = 0;
+  std::error_code code;
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+    if (it->path().filename().string().find(kSuffix) == std::string::npos) continue;
+    std::error_code gone;
+    const uintmax_t bytes = fs::file_size(it->path(), gone);
+    if (!gone) sum += static_cast<int64_t>(bytes);
+  }
+  BORA_CHECK(!code, "cache.folder '", folder, "': ", code.message());
+  return sum;
+}
+
+class DiskStore final : public CacheStore {
+ public:
+  DiskStore(std::vector<int64_t> bytes, int64_t limit, std::vector<CacheKey> keys,
+            std::string folder)
+      : bytes_(std::move(bytes)),
+        limit_(limit),
+        keys_(std::move(keys)),
+        folder_(std::move(folder)),
+        slots_(bytes_.size()) {
+    const auto refuse = [&](const std::string& why) {
+      throw UsageError("cache.folder '" + folder_ + "': " + why);
+    };
+    if (folder_.empty())
+      throw UsageError("cache.kind=disk wants cache.folder, a folder on a disk of this host");
+    std::error_code code;
+    const bool made = fs::create_directories(folder_, code);
+    if (code) refuse(code.message());
+    if (made) fs::permissions(folder_, fs::perms::owner_all, code);
+    if (::access(folder_.c_str(), R_OK | W_OK | X_OK) != 0) refuse(std::strerror(errno));
+    remove_dead_temporaries(folder_,
+                            [](const std::string& name) { return name.ends_with(kSuffix); });
+    remove_outdated();
+  }
+  ~DiskStore() override {
+    for (size_t i = 0; i < slots_.size(); ++i)
+      if (slots_[i].map != nullptr) ::munmap(slots_[i].map, mapped_bytes(i));
+  }
+  DiskStore(const DiskStore&) = delete;
+  DiskStore& operator=(const DiskStore&) = delete;
+
+  std::shared_ptr<const void> find(size_t field) override {
+    Slot& slot = slots_[field];
+    State open = State::open;
+    // The first look of this process at what an earlier run or another rank has left.
+    if (slot.state.load(std::memory_order_acquire) == State::open &&
+        ::access(path(field).c_str(), F_OK) == 0 &&
+        slot.state.compare_exchange_strong(open, State::taken))
+      slot.state.store(map_checked(field) ? State::kept : State::open, std::memory_order_release);
+    if (slot.state.load(std::memory_order_acquire) != State::kept) return nullptr;
+    return {std::shared_ptr<void>(), static_cast<const char*>(slot.map) + kHeaderBytes};
+  }
+  bool claim(size_t field) override {
+    State open = State::open;
+    return !full_ && slots_[field].state.compare_exchange_strong(open, State::taken);
+  }
+  void put(size_t field, const Tensor& whole) override {
+    const std::string header =
+        header_of(keys_[field], bytes_[field], checksum(whole.raw(), bytes_[field]));
+    const std::string temporary = temporary_beside(path(field));
+    struct Removed {
+      const std::string& path;
+      ~Removed() { ::unlink(path.c_str()); }  // nothing, once it was renamed
+    } removed{temporary};
+    {
+      const Fd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+      if (file.fd < 0) fail("creating", temporary, errno);
+      // Its room is taken first, and then counted with that of all others: so two that see the last
+      // of the room at once both give up, rather than both take it.
+      const int lacking = ::posix_fallocate(file.fd, 0, kHeaderBytes + bytes_[field]);
+      if (lacking != 0) fail("taking room for", temporary, lacking);
+      if (bytes_in(folder_) > limit_) {
+        full_ = true;
+        BORA_FAIL("cache.folder '", folder_, "' holds ", (bytes_in(folder_) >> 20),
+                  " MiB with it, cache.limit_gib allows ", limit_ >> 20,
+                  " MiB; no more is kept. What other data sets have left there may be removed");
+      }
+      write(file.fd, header.data(), kHeaderBytes, 0, temporary);
+      write(file.fd, whole.raw(), bytes_[field], kHeaderBytes, temporary);
+    }
+    if (::rename(temporary.c_str(), path(field).c_str()) != 0)
+      fail("renaming to", path(field), errno);
+    const std::string wrong = map(field);
+    BORA_CHECK(wrong.empty(), "cache: '", path(field), "': ", wrong);
+    slots_[field].state.store(State::kept, std::memory_order_release);
+  }
+  void drop(size_t field) noexcept override { slots_[field].state = State::refused; }
+  int64_t bytes() const override { return bytes_in(folder_); }
+  std::string where() const override { return "in '" + folder_ + "'"; }
+
+ private:
+  enum class State { open, taken, kept, refused };
+  struct Slot {
+    std::atomic<State> state{State::open};
+    void* map = nullptr;  // written by who has taken it, read by all once it is kept
+  };
+
+  std::string path(size_t field) const {
+    return bora::detail::join(folder_, "/", hash_of(keys_[field].field), "-",
+                              hash_of(keys_[field].state), kSuffix);
+  }
+  size_t mapped_bytes(size_t field) const {
+    return static_cast<size_t>(kHeaderBytes + bytes_[field]);
+  }
+  [[noreturn]] void fail(const char* what, const std::string& path, int code) {
+    if (code == ENOSPC || code == EDQUOT) full_ = true;
+    BORA_FAIL("cache: ", what, " '", path, "': ", std::strerror(code),
+              full_ ? "; no more is kept" : "");
+  }
+  void write(int fd, const void* data, int64_t bytes, int64_t at, const std::string& path) {
+    const auto* from = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const int64_t piece = std::min(bytes, int64_t{64} << 20);
+      const ssize_t n = ::pwrite(fd, from, static_cast<size_t>(piece), at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) fail("writing", path, n < 0 ? errno : ENOSPC);
+      from += n;
+      at += n;
+      bytes -= n;
+    }
+  }
+
+  /// Empty, or why not.
+  std::string map(size_t field) {
+    const Fd file(::open(path(field).c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat s {};
+    if (file.fd < 0 || ::fstat(file.fd, &s) != 0) return std::strerror(errno);
+    const size_t bytes = mapped_bytes(field);
+    if (s.st_size != static_cast<off_t>(bytes))
+      return bora::detail::join("damaged: ", s.st_size, " bytes, wanted ", bytes);
+    void* at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.fd, 0);
+    if (at == MAP_FAILED) return std::strerror(errno);
+    slots_[field].map = at;
+    return {};
+  }
+  /// Maps what lies there and looks whether it is what it says; what is not is removed.
+  bool map_checked(size_t field) {
+    std::string wrong = map(field);
+    if (wrong.empty()) {
+      const auto* at = static_cast<const char*>(slots_[field].map);
+      const uint64_t sum = checksum(at + kHeaderBytes, bytes_[field]);
+      const std::string header = header_of(keys_[field], bytes_[field], sum);
+      if (std::memcmp(at, header.data(), header.size()) == 0) return true;
+      wrong = "damaged: its header or its checksum does not fit";
+      ::munmap(std::exchange(slots_[field].map, nullptr), mapped_bytes(field));
+    }
+    log_warn("cache: '", path(field), "' is removed and made anew: ", wrong);
+    ::unlink(path(field).c_str());
+    return false;
+  }
+  /// Fields in an earlier state of their file: nobody can use them any more.
+  void remove_outdated() const {
+    std::map<std::string, std::set<std::string>> good;  // hash of the field -> names
+    for (size_t i = 0; i < keys_.size(); ++i)
+      good[hash_of(keys_[i].field)].insert(fs::path(path(i)).filename().string());
+    std::error_code code;
+    for (fs::directory_iterator it(folder_, code), end; !code && it != end; it.increment(code)) {
+      const std::string name = it->path().filename().string();
+      const auto own = good.find(name.substr(0, name.find('-')));
+      if (own == good.end() || !name.ends_with(kSuffix) || own->second.contains(name)) continue;
+      if (::unlink(it->path().c_str()) == 0)
+        log_info("cache: removed '", it->path().string(), "', of a file that has changed since");
+    }
+  }
+
+  const std::vector<int64_t> bytes_;
+  const int64_t limit_;
+  const std::vector<CacheKey> keys_;
+  const std::string folder_;
+  std::vector<Slot> slots_;
+  std::atomic<bool> full_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<CacheStore> make_disk_store(std::vector<int64_t> bytes, int64_t limit,
+                                            std::vector<CacheKey> keys, const std::string& folder,
+                                            Collective* ranks) {
+  std::unique_ptr<CacheStore> store;
+  const auto make = [&] {
+    store = std::make_unique<DiskStore>(std::move(bytes), limit, std::move(keys), folder);
+  };
+  ranks != nullptr ? ranks->agree("opening the cache's folder", make) : make();
+  return store;
+}
+
+}  // namespace bora::data

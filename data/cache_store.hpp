@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inner header of data: where a VolumeCache keeps its fields.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/collective.hpp"
+#include "core/tensor.hpp"
+
+namespace bora::data {
+
+/// Texts of one line: which field, and the state of its file.
+struct CacheKey {
+  std::string field, state;
+};
+
+/// Where the fields lie: memory of this process, of this host, or files.  Inner to the cache.
+class CacheStore {
+ public:
+  virtual ~CacheStore() = default;
+  /// Memory of a whole field that does not change any more; nullptr: it is not there.
+  virtual std::shared_ptr<const void> find(size_t field) = 0;
+  /// True: the caller is the one to read the whole field, and says put() or drop() next.  False:
+  /// there is no room for it, or somebody is reading it now.
+  virtual bool claim(size_t field) = 0;
+  /// Keeps it.  Throws Error where that cannot be; then drop() follows.
+  virtual void put(size_t field, const Tensor& whole) = 0;
+  /// Gives the place back; nobody tries this field again.
+  virtual void drop(size_t field) noexcept = 0;
+  /// Bytes that it holds or has promised: of this process, this host, or the folder.
+  virtual int64_t bytes() const = 0;
+  /// "of each rank", "of this host", "in '/local/cache'"
+  virtual std::string where() const = 0;
+};
+
+/// `bytes` of each field, `limit` of all that are kept.
+std::unique_ptr<CacheStore> make_ram_store(std::vector<int64_t> bytes, int64_t limit);
+/// Collective (nullptr: this process alone); throws UsageError on all ranks where /dev/shm has not
+/// the room.
+std::unique_ptr<CacheStore> make_shared_store(std::vector<int64_t> bytes, int64_t limit,
+                                              Collective* ranks);
+/// `keys`: texts of one line that say which field it is, of which state of its file.  Collective;
+/// throws UsageError on all ranks for a folder that is empty, or cannot be written to.
+std::unique_ptr<CacheStore> make_disk_store(std::vector<int64_t> bytes, int64_t limit,
+                                            std::vector<CacheKey> keys, const std::string& folder,
+                                            Collective* ranks);
+
+}  // namespace bora::data

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/hdf5_decode.hpp"
+
+#include <hdf5.h>
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "core/error.hpp"
+#include "data/hdf5.hpp"
+
+namespace bora::data::hdf5::detail {
+
+namespace {
+
+/// Whether a type of the library is the plain IEEE one of its size (or bfloat16).
+std::optional<Element::Kind> float_kind(int64_t type, size_t bytes) {
+  size_t sign = 0, exponent_at = 0, exponent = 0, mantissa_at = 0, mantissa = 0;
+  if (H5Tget_fields(type, &sign, &exponent_at, &exponent, &mantissa_at, &mantissa) < 0)
+    return std::nullopt;
+  const size_t bits = 8 * bytes;
+  if (sign != bits - 1 || mantissa_at != 0 || exponent_at != mantissa ||
+      exponent + mantissa + 1 != bits || H5Tget_norm(type) != H5T_NORM_IMPLIED ||
+      H5Tget_ebias(type) != (size_t{1} << (exponent - 1)) - 1)
+    return std::nullopt;
+  if (bits == 16 && exponent == 5) return Element::Kind::f16;
+  if (bits == 16 && exponent == 8) return Element::Kind::bf16;
+  if (bits == 32 && exponent == 8) return Element::Kind::f32;
+  if (bits == 64 && exponent == 11) return Element::Kind::f64;
+  return std::nullopt;
+}
+
+template <class T>
+T loaded(const std::byte* from, bool swap) {
+  std::array<std::byte, sizeof(T)> b;
+  std::memcpy(b.data(), from, sizeof(T));
+  if (swap) std::reverse(b.begin(), b.end());
+  return std::bit_cast<T>(b);
+}
+
+template <class From, class To, bool kSwap>
+bool convert_run(const std::byte* from, void* to, int64_t n) {
+  To* out = static_cast<To*>(to);
+  if constexpr (std::is_same_v<From, To> && !kSwap) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(From));
+    return true;
+  }
+  bool fits = true;
+  for (int64_t i = 0; i < n; ++i) {
+    const From v = loaded<From>(from + i * static_cast<int64_t>(sizeof(From)), kSwap);
+    if constexpr (std::is_integral_v<From> && std::is_integral_v<To>) fits &= std::in_range<To>(v);
+    out[i] = static_cast<To>(v);
+  }
+  return fits;
+}
+
+template <class From, class To>
+Conversion pick(bool swap) {
+  if (swap && sizeof(From) > 1) return {&convert_run<From, To, true>, false};
+  return {&convert_run<From, To, false>, std::is_same_v<From, To>};
+}
+
+/// Of integers to everything that a cast gives exactly, or refuses by its range.
+template <class From>
+std::optional<Conversion> from_integer(DType to, bool swap) {
+  switch (to) {
+    case DType::u8:
+      return pick<From, uint8_t>(swap);
+    case DType::i32:
+      return pick<From, int32_t>(swap);
+    case DType::i64:
+      return pick<From, int64_t>(swap);
+    case DType::f32:
+      if constexpr (sizeof(From) <= 2) return pick<From, float>(swap);
+      return std::nullopt;
+    case DType::f64:
+      if constexpr (sizeof(From) <= 4) return pick<From, double>(swap);
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+struct FreeDecompressor {
+  void operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
+};
+
+/// `bytes` of output at most; the result lies in `out`.
+std::span<const std::byte> inflate(std::span<const std::byte> in, int64_t bytes,
+                                   std::vector<std::byte>& out) {
+  // 258 bytes by two codes of one bit each is the most that the format can say.
+  constexpr int64_t kMostTimes = 1032;
+  BORA_CHECK(bytes / kMostTimes <= static_cast<int64_t>(in.size()), in.size(),
+             " compressed bytes cannot hold the ", bytes, " bytes of a chunk");
+  thread_local const std::unique_ptr<libdeflate_decompressor, FreeDecompressor> decompressor(
+      libdeflate_alloc_decompressor());
+  BORA_CHECK(decompressor, "no memory to inflate with");
+  if (static_cast<int64_t>(out.size()) < bytes) out.resize(static_cast<size_t>(bytes));
+  size_t n = 0;
+  const libdeflate_result result = libdeflate_zlib_decompress(
+      decompressor.get(), in.data(), in.size(), out.data(), static_cast<size_t>(bytes), &n);
+  BORA_CHECK(result != LIBDEFLATE_INSUFFICIENT_SPACE, "the compressed data give more than the ",
+             bytes, " bytes of a chunk: they are damaged");
+  BORA_CHECK(result == LIBDEFLATE_SUCCESS,
+             "the compressed data are damaged (deflate: bad code or checksum)");
+  return {out.data(), n};
+}
+
+/// Elements of kBytes from their planes, `n_plane` bytes apart.
+template <class Word>
+void gather_planes(const std::byte* planes, int64_t n_plane, int64_t n, void* to) {
+  const auto* p = reinterpret_cast<const uint8_t*>(planes);
+  auto* out = static_cast<std::byte*>(to);
+  static_assert(std::endian::native == std::endian::little);
+  for (int64_t i = 0; i < n; ++i) {
+    Word w = 0;
+    for (size_t k = 0; k < sizeof(Word); ++k)
+      w = static_cast<Word>(
+          w | static_cast<Word>(Word{p[static_cast<int64_t>(k) * n_plane + i]} << (8 * k)));
+    std::memcpy(out + i * static_cast<int64_t>(sizeof(Word)), &w, sizeof(Word));
+  }
+}
+
+void gather(const std::byte* planes, int64_t n_plane, int64_t first, int64_t n, int64_t bytes,
+            void* to) {
+  planes += first;
+  if (bytes == 4) return gather_planes<uint32_t>(planes, n_plane, n, to);
+  if (bytes == 2) return gather_planes<uint16_t>(planes, n_plane, n, to);
+  if (bytes == 8) return gather_planes<uint64_t>(planes, n_plane, n, to);
+  auto* out = static_cast<std::byte*>(to);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = 0; k < bytes; ++k) out[i * bytes + k] = planes[k * n_plane + i];
+}
+
+void check_fletcher32(std::span<const std::byte> data, std::span<const std::byte> sum) {
+  const uint32_t stored = loaded<uint32_t>(sum.data(), false), found = fletcher32(data);
+  // Old libraries on little-endian machines summed words of swapped bytes: HDF5 accepts both.
+  const uint32_t old = ((found & 0x00ff00ffu) << 8) | ((found >> 8) & 0x00ff00ffu);
+  BORA_CHECK(stored == found || stored == old,
+             "the checksum (fletcher32) differs: the data are damaged; stored ", stored,
+             ", of the data ", found);
+}
+
+}  // namespace
+
+std::optional<Element> element_of(int64_t type) {
+  using Kind = Element::Kind;
+  const H5T_class_t family = H5Tget_class(type);
+  if (family != H5T_INTEGER && family != H5T_FLOAT) return std::nullopt;
+  const size_t bytes = H5Tget_size(type);
+  if (bytes == 0 || bytes > 8 || H5Tget_precision(type) != 8 * bytes || H5Tget_offset(type) != 0)
+    return std::nullopt;
+  const H5T_order_t order = H5Tget_order(type);
+  if (order != H5T_ORDER_LE && order != H5T_ORDER_BE) return std::nullopt;
+  Element e;
+  e.bytes = static_cast<int64_t>(bytes);
+  e.is_swapped =
+      bytes > 1 && (order == H5T_ORDER_BE) == (std::endian::native == std::endian::little);
+  if (family == H5T_FLOAT) {
+    const auto kind = float_kind(type, bytes);
+    if (!kind) return std::nullopt;
+    e.kind = *kind;
+    return e;
+  }
+  const bool is_signed = H5Tget_sign(type) == H5T_SGN_2;
+  switch (bytes) {
+    case 1:
+      e.kind = is_signed ? Kind::i8 : Kind::u8;
+      return e;
+    case 2:
+      e.kind = is_signed ? Kind::i16 : Kind::u16;
+      return e;
+    case 4:
+      e.kind = is_signed ? Kind::i32 : Kind::u32;
+      return e;
+    case 8:
+      e.kind = is_signed ? Kind::i64 : Kind::u64;
+      return e;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Conversion> conversion(const Element& from, DType to) {
+  using Kind = Element::Kind;
+  const bool swap = from.is_swapped;
+  switch (from.kind) {
+    case Kind::i8:
+      return from_integer<int8_t>(to, swap);
+    case Kind::u8:
+      return from_integer<uint8_t>(to, swap);
+    case Kind::i16:
+      return from_integer<int16_t>(to, swap);
+    case Kind::u16:
+      return from_integer<uint16_t>(to, swap);
+    case Kind::i32:
+      return from_integer<int32_t>(to, swap);
+    case Kind::u32:
+      return from_integer<uint32_t>(to, swap);
+    case Kind::i64:
+      return from_integer<int64_t>(to, swap);
+    case Kind::u64:
+      return from_integer<uint64_t>(to, swap);
+    case Kind::f16:  // as bits
+      if (to == DType::f16) return pick<uint16_t, uint16_t>(swap);
+      return std::nullopt;
+    case Kind::bf16:
+      if (to == DType::bf16) return pick<uint16_t, uint16_t>(swap);
+      return std::nullopt;
+    case Kind::f32:  // as bits: a cast of a signalling NaN to its own type may change it
+      if (to == DType::f32) return pick<uint32_t, uint32_t>(swap);
+      if (to == DType::f64) return pick<float, double>(swap);
+      return std::nullopt;
+    case Kind::f64:
+      if (to == DType::f64) return pick<uint64_t, uint64_t>(swap);
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Scratch& Scratch::of_this_thread() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+void Scratch::shrink() {
+  constexpr size_t kKept = size_t{8} << 20;
+  for (auto* buffer : {&raw, &inflated, &unshuffled, &run})
+    if (buffer->capacity() > kKept) *buffer = {};
+}
+
+DecodedChunk decode_chunk(std::span<const std::byte> stored, std::span<const Filter> filters,
+                          uint32_t mask, int64_t chunk_bytes, int64_t element_bytes,
+                          Scratch& scratch) {
+  const auto is_used = [&](size_t i) { return ((mask >> i) & 1u) == 0; };
+  DecodedChunk out;
+  std::span<const std::byte> now = stored;
+  for (size_t i = filters.size(); i-- > 0;) {
+    if (!is_used(i)) continue;
+    int64_t before = chunk_bytes;  // bytes that this filter was given on writing
+    bool is_first = true;
+    for (size_t j = 0; j < i; ++j)
+      if (is_used(j)) {
+        is_first = false;
+        if (filters[j].kind == Filter::Kind::fletcher32) before += 4;
+      }
+    switch (filters[i].kind) {
+      case Filter::Kind::fletcher32:
+        BORA_CHECK(now.size() >= 4, now.size(), " bytes, too few for a checksum");
+        check_fletcher32(now.first(now.size() - 4), now.last(4));
+        now = now.first(now.size() - 4);
+        break;
+      case Filter::Kind::deflate:
+        now = inflate(now, before, scratch.inflated);
+        break;
+      case Filter::Kind::shuffle: {
+        const int64_t bytes = filters[i].shuffle_bytes, n = static_cast<int64_t>(now.size());
+        if (bytes <= 1 || n / bytes <= 1) break;  // as the library does
+        if (is_first && bytes == element_bytes && n == chunk_bytes && n % bytes == 0) {
+          out.is_shuffled = true;
+          break;
+        }
+        auto& to = scratch.unshuffled;
+        if (to.size() < now.size()) to.resize(now.size());
+        gather(now.data(), n / bytes, 0, n / bytes, bytes, to.data());
+        const auto rest = now.last(static_cast<size_t>(n % bytes));  // is left where it was
+        std::copy(rest.begin(), rest.end(), to.begin() + (n - n % bytes));
+        now = {to.data(), now.size()};
+        break;
+      }
+    }
+  }
+  BORA_CHECK(static_cast<int64_t>(now.size()) == chunk_bytes, "the stored data give ", now.size(),
+             " bytes, wanted the ", chunk_bytes, " of a chunk: they are damaged");
+  out.bytes = now.data();
+  return out;
+}
+
+bool copy_run(const DecodedChunk& chunk, int64_t n_elements, int64_t first, int64_t n,
+              const Element& element, const Conversion& conversion, void* to, Scratch& scratch) {
+  if (!chunk.is_shuffled) return conversion.apply(chunk.bytes + first * element.bytes, to, n);
+  if (conversion.is_copy) {
+    gather(chunk.bytes, n_elements, first, n, element.bytes, to);
+    return true;
+  }
+  const auto n_bytes = static_cast<size_t>(n * element.bytes);
+  if (scratch.run.size() < n_bytes) scratch.run.resize(n_bytes);
+  gather(chunk.bytes, n_elements, first, n, element.bytes, scratch.run.data());
+  return conversion.apply(scratch.run.data(), to, n);
+}
+
+uint32_t fletcher32(std::span<const std::byte> bytes) {
+  const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
+  size_t n = bytes.size() / 2;
+  // Sums modulo 2^16 - 1 where 0 stays 0 and all other multiples are 2^16 - 1.
+  const auto fold = [](uint64_t x) {
+    while (x > 0xffff) x = (x & 0xffff) + (x >> 16);
+    return x;
+  };
+  uint64_t a = 0, b = 0;
+  // Of a block of k words w: a grows by sum(w), b by k a + sum((k - i) w_i).
+  constexpr size_t kBlock = 256;
+  while (n > 0) {
+    const size_t k = std::min(n, kBlock);
+    uint32_t sum = 0, weighted = 0;  // 256 * 257 / 2 * 65535 < 2^32
+    for (size_t i = 0; i < k; ++i) {
+      const uint32_t w = static_cast<uint32_t>(p[2 * i] << 8 | p[2 * i + 1]);
+      sum += w;
+      weighted += static_cast<uint32_t>(k - i) * w;
+    }
+    b = fold(b + k * a + weighted);
+    a = fold(a + sum);
+    p += 2 * k;
+    n -= k;
+  }
+  if (bytes.size() % 2 != 0) {
+    a = fold(a + (uint64_t{*p} << 8));
+    b = fold(b + a);
+  }
+  return static_cast<uint32_t>(b << 16 | a);
+}
+
+}  // namespace bora::data::hdf5::detail

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/hdf5_volume.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "data/hdf5.hpp"
+#include "data/hdf5_layout.hpp"
+#include "data/hdf5_scales.hpp"
+#include "data/volume_axes.hpp"
+
+namespace bora::data {
+
+namespace {
+
+using Kind = hdf5::TypeInfo::Kind;
+constexpr int kDeepest = 8;         // groups in groups; links can go round in circles
+constexpr size_t kMostSets = 1000;  // a table of data sets, not a file with a field in it
+
+bool is_number(const hdf5::TypeInfo& type) {
+  return type.kind == Kind::integer || type.kind == Kind::floating;
+}
+
+std::string text_of(const std::vector<int64_t>& extents) {
+  std::string text;
+  for (const int64_t extent : extents) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text;
+}
+
+/// None for a data set without elements, which HDF5 has too.
+std::vector<int64_t> extents_of(const hdf5::Dataset& dataset) {
+  try {
+    return dataset.extents();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// What a file holds: its fields, and everything as text for messages.
+struct Contents {
+  std::vector<std::string> fields, all;
+};
+void look_through(const hdf5::Group& group, const std::string& above, int depth, Contents& out) {
+  for (const std::string& name : group.dataset_names()) {
+    if (out.all.size() >= kMostSets) return;
+    const hdf5::Dataset dataset = group.open_dataset(name);
+    const hdf5::TypeInfo type = dataset.type();
+    const std::vector<int64_t> extents = extents_of(dataset);
+    out.all.push_back(above + name + " (" + type.name + ", " + text_of(extents) + ")");
+    if (is_number(type) && (extents.size() == 3 || extents.size() == 4))
+      out.fields.push_back(above + name);
+  }
+  if (depth >= kDeepest) return;
+  for (const std::string& name : group.group_names())
+    look_through(group.open_group(name), above + name + "/", depth + 1, out);
+}
+
+std::string only_field(const hdf5::File& file) {
+  Contents contents;
+  look_through(file, "", 0, contents);
+  if (contents.fields.size() == 1) return contents.fields[0];
+  BORA_CHECK(!contents.fields.empty(), "'", file.path(),
+             "' has no data set of numbers with 3 axes (or 4 with channels); it has ",
+             hdf5::detail::list_of(contents.all));
+  BORA_FAIL("'", file.path(),
+            "' has several data sets that could be meant: ", hdf5::detail::list_of(contents.fields),
+            "; name one as the variable");
+}
+
+/// By the names that the file gives to the axes.
+std::optional<VolumeAxes> axes_by_name(const hdf5::File& file, const hdf5::Dataset& dataset,
+                                       const std::string& path,
+                                       const std::vector<int64_t>& extents) {
+  std::vector<std::string> names(extents.size());
+  const size_t cut = path.rfind('/');
+  if (dataset.has_attribute("DIMENSION_LIST") || dataset.has_attribute("_Netcdf4Coordinates"))
+    names = cut == std::string::npos
+                ? hdf5::dimension_names(file, dataset)
+                : hdf5::dimension_names(file.open_group(path.substr(0, cut)), dataset);
+  if (dataset.has_attribute("DIMENSION_LABELS")) {
+    const auto labels = dataset.attribute<std::vector<std::string>>("DIMENSION_LABELS");
+    for (size_t i = 0; i < names.size() && i < labels.size(); ++i)
+      if (names[i].empty()) names[i] = labels[i];
+  }
+  return axes_from_names(names, extents);
+}
+
+/// Three sizes in the order of the array's axes, as x, y, z.  The channel axis, if the attribute
+/// counts it, is skipped.
+std::array<double, 3> sizes_of(const hdf5::Object& object, const char* name,
+                               const VolumeAxes& axes) {
+  const auto sizes = object.attribute<std::vector<double>>(name);
+  const size_t rank = axes.c < 0 ? 3 : 4;
+  BORA_CHECK(sizes.size() == 3 || sizes.size() == rank, "'", object.label(), "', attribute '", name,
+             "': ", sizes.size(), " numbers, wanted 3");
+  const auto size = [&](int place) {
+    const bool skips = sizes.size() == 3 && axes.c >= 0 && axes.c < place;
+    const double value = sizes[static_cast<size_t>(skips ? place - 1 : place)];
+    BORA_CHECK(std::isfinite(value) && value > 0, "'", object.label(), "', attribute '", name,
+               "': a cell of ", value, ", wanted sizes above 0");
+    return value;
+  };
+  return {size(axes.x), size(axes.y), size(axes.z)};
+}
+
+std::string text_attribute(const hdf5::Object& object, const char* name) {
+  const bool is_text = object.has_attribute(name) && object.attribute_type(name).kind == Kind::text;
+  return is_text ? object.attribute<std::string>(name) : std::string();
+}
+
+void find_spacing(const hdf5::File& file, const hdf5::Dataset& dataset, const VolumeAxes& axes,
+                  VolumeInfo& info) {
+  const hdf5::Object* places[] = {&dataset, &file};
+  for (const hdf5::Object* object : places) {
+    if (object->has_attribute("spacing")) {
+      info.spacing = sizes_of(*object, "spacing", axes);
+      info.spacing_unit = text_attribute(*object, "spacing_unit");
+      return;
+    }
+    if (object->has_attribute("element_size_um")) {
+      info.spacing = sizes_of(*object, "element_size_um", axes);
+      info.spacing_unit = "um";
+      return;
+    }
+  }
+}
+
+class Hdf5Volume : public VolumeFile {
+ public:
+  explicit Hdf5Volume(const VolumeSource& source) {
+    hdf5::Lock lock;
+    file_ = hdf5::File::open(source.path);
+    info_.source = source;
+    info_.format = "HDF5";
+    if (source.variable.empty()) info_.source.variable = only_field(file_);
+    dataset_ = file_.open_dataset(info_.source.variable);
+    with_context(label_of(info_.source), [&] {
+      const hdf5::TypeInfo type = dataset_.type();
+      const DType nearest = type.dtype();  // refuses what is not a number
+      info_.type = nearest == DType::f16 || nearest == DType::bf16 ? DType::f32 : nearest;
+      extents_ = dataset_.extents();
+      std::optional<VolumeAxes> named;
+      if (source.order.empty() && (extents_.size() == 3 || extents_.size() == 4))
+        named = axes_by_name(file_, dataset_, info_.source.variable, extents_);
+      axes_ = named ? *named : axes_from_order(source.order, extents_.size());
+      for (size_t i = 0; i < extents_.size(); ++i)
+        BORA_CHECK(extents_[i] > 0, "axis ", i, " of ", text_of(extents_), " has no cells");
+      describe_storage(dataset_, axes_, info_);
+      find_spacing(file_, dataset_, axes_, info_);
+      info_.unit = text_attribute(dataset_, "units");
+    });
+  }
+
+  const VolumeInfo& info() const override { return info_; }
+
+  Tensor read(const Dims3& begin, const Dims3& count, DType type) const override {
+    check_box(info_, begin, count);
+    const ArrayBlock block = block_of_box(axes_, extents_, begin, count);
+    if (is_float(type) || type == info_.type)
+      return turn_to_volume(dataset_.read(block.begin, block.count, type), axes_);
+    // Through a type that holds every value, so that one that does not fit can be shown.
+    const Tensor values = dataset_.read(block.begin, block.count, info_.type);
+    return whole_values(turn_to_volume(values, axes_), type, info_, begin);
+  }
+
+ private:
+  hdf5::File file_;
+  hdf5::Dataset dataset_;
+  std::vector<int64_t> extents_;
+  VolumeAxes axes_;
+  VolumeInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<VolumeFile> open_hdf5_volume(const VolumeSource& source) {
+  return std::make_unique<Hdf5Volume>(source);
+}
+
+}  // namespace bora::data

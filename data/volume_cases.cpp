@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/volume_cases.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "data/text_rows.hpp"
+#include "data/volume_list.hpp"
+#include "data/volume_read.hpp"
+
+namespace bora::data {
+namespace {
+
+/// Farthest distance in mm between the corners of a grid by two affines.
+double corner_distance(const Affine& a, const Affine& b, const Dims3& grid) {
+  double most = 0;
+  for (int corner = 0; corner < 8; ++corner) {
+    double square = 0;
+    for (size_t row = 0; row < 3; ++row) {
+      double d = a[row][3] - b[row][3];
+      for (int axis = 0; axis < 3; ++axis)
+        if (corner >> axis & 1)
+          d += (a[row][static_cast<size_t>(axis)] - b[row][static_cast<size_t>(axis)]) *
+               static_cast<double>(grid[axis] - 1);
+      square += d * d;
+    }
+    most = std::max(most, std::sqrt(square));
+  }
+  return most;
+}
+
+/// Throws Error unless a label or weight fits its image.
+void check_partner(const VolumesConfig& config, const VolumeInfo& image, const VolumeInfo& other,
+                   const std::string& what) {
+  BORA_CHECK(other.grid == image.grid, "the ", what, " '", other.source.path, "' has a grid of ",
+             other.grid, " cells, its image '", image.source.path, "' one of ", image.grid);
+  BORA_CHECK(other.channels == 1, "the ", what, " '", other.source.path, "' has ", other.channels,
+             " channels, wanted one");
+  if (!image.affine || !other.affine) return;
+  const double far = corner_distance(*image.affine, *other.affine, image.grid);
+  BORA_CHECK(
+      far <= config.affine_tolerance_mm, "the ", what, " '", other.source.path,
+      "' lies elsewhere than its image '", image.source.path, "': corners of the grid are ", far,
+      " mm apart by the affines (volumes.affine_tolerance_mm = ", config.affine_tolerance_mm, ")");
+}
+
+VolumeInfo open_info(const VolumeSource& source, FileStamp& stamp) {
+  check_readable_file(source.path);
+  stamp = FileStamp::of(source.path);
+  return open_volume(source)->info();
+}
+
+/// Opens the case's files and fills in what they say; throws Error saying what is wrong.
+void open_headers(const VolumesConfig& config, const std::string& box, VolumeCase& c) {
+  const VolumeInfo image = open_info(c.image, c.image_stamp);
+  c.grid = image.grid;
+  c.channels = image.channels;
+  c.spacing = image.spacing;
+  c.image_type = image.type == DType::u8 ? DType::u8 : DType::f32;
+  if (!c.label.path.empty()) {
+    const VolumeInfo label = open_info(c.label, c.label_stamp);
+    check_partner(config, image, label, "label");
+    c.label_type = label.type == DType::u8 ? DType::u8 : DType::i32;
+  }
+  if (!c.weight.path.empty())
+    check_partner(config, image, open_info(c.weight, c.weight_stamp), "weight file");
+  c.box = box.empty() ? Box{{}, c.grid} : Box::parse(box, c.grid);
+  BORA_CHECK(c.box.is_inside(c.grid), "box ", c.box.text(), " is not inside the grid of ", c.grid,
+             " cells of '", c.image.path, "'");
+}
+
+/// Reads all values of the case once.
+void check_values(const VolumesConfig& config, const LabelMap& labels, const VolumeCase& c,
+                  std::vector<std::string>& problems) {
+  const auto told = [&](const auto& look) {
+    try {
+      look();
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& e) {
+      problems.emplace_back(e.what());
+    }
+  };
+  told([&] {
+    each_slab(c.box, c.channels, [&](const Box& box) {
+      checked_image(read_field(c.image, c.image_stamp, box, c.image_type), c.image, box,
+                    config.missing);
+    });
+  });
+  if (!c.label.path.empty())
+    told([&] {
+      each_slab(c.box, 1, [&](const Box& box) {
+        checked_classes(read_field(c.label, c.label_stamp, box, c.label_type), c.label, box,
+                        labels);
+      });
+    });
+  if (!c.weight.path.empty())
+    told([&] {
+      each_slab(c.box, 1, [&](const Box& box) {
+        checked_weights(read_field(c.weight, c.weight_stamp, box, DType::f32), c.weight, box);
+      });
+    });
+}
+
+// What looking into a case finds, as numbers for the other ranks.
+std::string record_of(const VolumeCase& c) {
+  std::ostringstream out;
+  out.precision(17);
+  for (const Dims3& v : {c.grid, c.box.begin, c.box.count})
+    out << v.d << ' ' << v.h << ' ' << v.w << ' ';
+  out << c.channels << ' ' << static_cast<int>(c.image_type) << ' '
+      << static_cast<int>(c.label_type);
+  for (const double s : c.spacing) out << ' ' << s;
+  for (const FileStamp& s : {c.image_stamp, c.label_stamp, c.weight_stamp})
+    out << ' ' << s.bytes << ' ' << s.mtime_ns;
+  return out.str();
+}
+
+void apply_record(const std::string& record, VolumeCase& c) {
+  std::istringstream in(record);
+  for (Dims3* v : {&c.grid, &c.box.begin, &c.box.count}) in >> v->d >> v->h >> v->w;
+  int image_type = 0, label_type = 0;
+  in >> c.channels >> image_type >> label_type;
+  c.image_type = static_cast<DType>(image_type);
+  c.label_type = static_cast<DType>(label_type);
+  for (double& s : c.spacing) in >> s;
+  for (FileStamp* s : {&c.image_stamp, &c.label_stamp, &c.weight_stamp})
+    in >> s->bytes >> s->mtime_ns;
+  BORA_CHECK(!in.fail(), "case '", c.name, "': the pre-flight gave '", record, "'");
+}
+
+ListedVolumes list_on_all(const VolumesConfig& config, Collective* ranks) {
+  if (!ranks) return list_volumes(config);
+  ListedVolumes listed;
+  ranks->agree("looking for the volumes", [&] {
+    if (ranks->rank() == 0) listed = list_volumes(config);
+  });
+  return unpack_volumes(ranks->broadcast_text(ranks->rank() == 0 ? pack_volumes(listed) : "", 0,
+                                              "list of the volumes"));
+}
+
+/// Cases of one data set have as many channels as its first one, and no cell may be both trained on
+/// and checked with.
+void check_together(const std::vector<VolumeCase>& cases, std::vector<bool>& bad,
+                    std::vector<std::string>& problems) {
+  const VolumeCase* first = nullptr;
+  std::map<std::string, std::vector<size_t>> by_image;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (bad[i]) continue;
+    const VolumeCase& c = cases[i];
+    if (!first) first = &c;
+    if (c.channels != first->channels) {
+      bad[i] = true;
+      problems.push_back(bora::detail::join("'", c.image.path, "' has ", c.channels,
+                                            " channel(s), '", first->image.path, "' has ",
+                                            first->channels));
+      continue;
+    }
+    by_image[c.image.path + '\n' + c.image.variable].push_back(i);
+  }
+  const auto shares = [](const Box& a, const Box& b) {
+    for (int k = 0; k < 3; ++k)
+      if (a.begin[k] >= b.begin[k] + b.count[k] || b.begin[k] >= a.begin[k] + a.count[k])
+        return false;
+    return true;
+  };
+  for (const auto& [image, indices] : by_image)
+    for (size_t a = 0; a < indices.size(); ++a)
+      for (size_t b = a + 1; b < indices.size(); ++b) {
+        const VolumeCase &p = cases[indices[a]], &q = cases[indices[b]];
+        // One group and one part stay on one side of a split.
+        if ((p.group == q.group && p.part == q.part) || !shares(p.box, q.box)) continue;
+        bad[indices[a]] = bad[indices[b]] = true;
+        const auto side = [](const VolumeCase& c) {
+          return "'" + c.name + "' (" + (c.part.empty() ? "group " + c.group : c.part) + ")";
+        };
+        problems.push_back("cases " + side(p) + " and " + side(q) + " have cells of '" +
+                           p.image.path +
+                           "' in common, but may come to different sides of the "
+                           "split");
+      }
+}
+
+}  // namespace
+
+VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks,
+                              const PreflightHooks& hooks) {
+  check_volumes_config(config);
+  const ListedVolumes listed = list_on_all(config, ranks);
+  VolumeCases out;
+  out.problems = listed.problems;
+  std::vector<PreflightItem> items;
+  for (const ListedVolume& v : listed.cases) {
+    std::set<std::string> files;
+    for (const VolumeSource* s : {&v.of.image, &v.of.label, &v.of.weight})
+      if (!s->path.empty()) files.insert(s->path);
+    items.push_back({v.of.name, {files.begin(), files.end()}});
+    out.cases.push_back(v.of);
+  }
+  // A look may outlive this call where a file does not answer: it shares what it uses.
+  const auto shared = std::make_shared<const std::vector<ListedVolume>>(listed.cases);
+  const auto own = std::make_shared<const VolumesConfig>(config);
+  const auto labels = std::make_shared<const LabelMap>(config);
+  const PreflightCheck check = [shared, own, labels](size_t index, PreflightDepth depth,
+                                                     std::vector<std::string>& problems) {
+    VolumeCase c = shared->at(index).of;
+    const std::string place = c.place.empty() ? "" : c.place + ": ";
+    try {
+      open_headers(*own, shared->at(index).box, c);
+      if (depth == PreflightDepth::values) check_values(*own, *labels, c, problems);
+    } catch (const Error& e) {  // a box that cannot be, too: a problem of this case alone
+      problems.push_back(place + e.what());
+    }
+    return record_of(c);
+  };
+  PreflightOptions options{.level = preflight_level(config.preflight), .what = "volumes"};
+  options.hooks = hooks;
+  const PreflightReport report = preflight(items, check, options, ranks);
+  std::vector<bool> bad(out.cases.size(), false);
+  for (size_t i = 0; i < out.cases.size(); ++i) {
+    bad[i] = report.is_bad(i);
+    out.problems.insert(out.problems.end(), report.problems[i].begin(), report.problems[i].end());
+    if (!bad[i]) apply_record(report.records[i], out.cases[i]);
+  }
+  check_together(out.cases, bad, out.problems);
+  std::vector<VolumeCase> good;
+  for (size_t i = 0; i < out.cases.size(); ++i)
+    if (!bad[i]) good.push_back(std::move(out.cases[i]));
+  out.cases = std::move(good);
+  std::sort(out.problems.begin(), out.problems.end());
+  const std::string where = config.list.empty() ? "the volumes in '" + config.root + "'"
+                                                : "the volumes of '" + config.list + "'";
+  settle_problems(out.problems, where, config.on_bad_files == "refuse", "volumes.on_bad_files",
+                  ranks, hooks);
+  BORA_CHECK(!out.cases.empty(), "no case among ", where, ": wanted pairs of <case>",
+             config.image_suffix, " and <case>", config.label_suffix,
+             " (volumes.image_suffix, volumes.label_suffix)");
+  return out;
+}
+
+VolumeCase open_volume_case(const VolumesConfig& config, const std::string& image_path,
+                            const std::string& label_path) {
+  VolumeCase c;
+  c.name = volume_case_name(config, image_path);
+  c.group = c.name;
+  c.image = volume_source(config, image_path, config.image_variable);
+  if (!label_path.empty()) c.label = volume_source(config, label_path, config.label_variable);
+  open_headers(config, {}, c);
+  return c;
+}
+
+}  // namespace bora::data
