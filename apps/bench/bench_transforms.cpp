@@ -2,13 +2,16 @@
 // bench_transforms: nanoseconds a voxel of each transform, or a picture of what a configuration
 // draws (docs/data/transforms.md).
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <memory>
 
 #include "apps/bench/transform_timing.hpp"
 #include "core/config.hpp"
 #include "core/error.hpp"
 #include "data/colour_map.hpp"
 #include "data/image.hpp"
+#include "data/volume_dataset.hpp"
 
 namespace bora::bench {
 namespace {
@@ -18,71 +21,124 @@ struct TransformBenchConfig {
   int64_t channels = 1;
   int repeats = 5;
   std::string picture;
+  int64_t index = 0;
   uint64_t seed = 0;
-  data::TransformConfig transforms;
+  data::VolumesConfig volumes;
 
   static constexpr auto fields() {
     using C = TransformBenchConfig;
     return std::tuple{
-        field("patch", &C::patch, "cells along x, y, z", positive),
-        field("channels", &C::channels, "channels of the image", between(1, 64)),
-        field("repeats", &C::repeats, "repeats of which the best counts", positive),
+        field("patch", &C::patch, "timing: cells along x, y, z", positive),
+        field("channels", &C::channels, "timing: channels of the image", between(1, 64)),
+        field("repeats", &C::repeats, "timing: repeats of which the best counts", positive),
         field("picture", &C::picture,
-              "draw this PNG instead: a made-up image and its labels, as they are and as the "
-              "transforms vary them"),
+              "draw this PNG instead: five training patches as they are and as volumes.transforms "
+              "vary them, with their labels"),
+        field("case", &C::index, "which case of the volumes the picture shows", at_least(0)),
         field("seed", &C::seed, "of what is drawn for the picture"),
-        field("transforms", &C::transforms, "what the picture shows"),
+        field("volumes", &C::volumes,
+              "what the picture shows; without volumes.root a made-up image"),
     };
   }
 };
 
-constexpr int64_t kColumns = 6, kZoom = 3, kGap = 6;
+constexpr int64_t kColumns = 5, kZoom = 3, kGap = 6;
 
-/// The middle level of a sample, image above labels, into column `column` of the page.
-void put(const data::Sample& s, int64_t column, int64_t width, std::vector<uint8_t>& page) {
-  const int64_t nx = s.input.size(0), ny = s.input.size(1), nz = s.input.size(2);
-  const float* image = s.input.data<float>();
-  for (int64_t row = 0; row < 2; ++row)
-    for (int64_t py = 0; py < ny * kZoom; ++py)
-      for (int64_t px = 0; px < nx * kZoom; ++px) {
-        const int64_t x = px / kZoom, y = ny - 1 - py / kZoom;  // y upwards
-        const int64_t cell = (x * ny + y) * nz + nz / 2;
-        const double value = (static_cast<double>(image[cell * s.input.size(3)]) + 2) / 4;
-        const auto grey = static_cast<uint8_t>(std::clamp(value, 0.0, 1.0) * 255);
-        const double label = s.target.data<uint8_t>()[cell] / 2.0;
-        data::Rgb c = row == 0 ? data::Rgb{grey, grey, grey}
-                               : data::colour(data::ColourMap::sequential, label);
-        if (s.region.data<uint8_t>()[cell] == 0) c = {200, 120, 90};
-        const int64_t at =
-            (row * (ny * kZoom + kGap) + py) * width + column * (nx * kZoom + kGap) + px;
-        uint8_t* pixel = page.data() + 3 * at;
+/// Pictures of one extent in rows and columns.
+class Page {
+ public:
+  Page(int64_t nx, int64_t ny) : nx_(nx * kZoom), ny_(ny * kZoom) {
+    rgb_.assign(static_cast<size_t>(3 * width() * height()), 255);
+  }
+  /// colour(x, y) of the cells, y upwards.
+  template <class Colour>
+  void put(int64_t row, int64_t column, Colour&& colour) {
+    for (int64_t py = 0; py < ny_; ++py)
+      for (int64_t px = 0; px < nx_; ++px) {
+        const data::Rgb c = colour(px / kZoom, (ny_ - 1 - py) / kZoom);
+        const int64_t at = (row * (ny_ + kGap) + py) * width() + column * (nx_ + kGap) + px;
+        uint8_t* pixel = rgb_.data() + 3 * at;
         pixel[0] = c.r, pixel[1] = c.g, pixel[2] = c.b;
       }
+  }
+  void save(const std::string& path) const { data::write_png(path, width(), height(), rgb_); }
+
+ private:
+  int64_t width() const { return kColumns * (nx_ + kGap) - kGap; }
+  int64_t height() const { return 4 * (ny_ + kGap) - kGap; }
+
+  int64_t nx_, ny_;
+  std::vector<uint8_t> rgb_;
+};
+
+/// The middle level of a sample: its image in row `row`, its labels below; padding is brown.
+void put(const data::Sample& s, int64_t row, int64_t column, int64_t n_classes, double low,
+         double high, Page& page) {
+  const int64_t ny = s.input.size(1), nz = s.input.size(2);
+  const auto cell = [&](int64_t x, int64_t y) { return (x * ny + y) * nz + nz / 2; };
+  page.put(row, column, [&](int64_t x, int64_t y) -> data::Rgb {
+    if (s.valid.data<uint8_t>()[cell(x, y)] == 0) return {200, 120, 90};
+    const auto v = static_cast<double>(s.input.data<float>()[cell(x, y) * s.input.size(3)]);
+    const auto grey = static_cast<uint8_t>(std::clamp((v - low) / (high - low), 0.0, 1.0) * 255);
+    return {grey, grey, grey};
+  });
+  page.put(row + 1, column, [&](int64_t x, int64_t y) -> data::Rgb {
+    if (s.region.data<uint8_t>()[cell(x, y)] == 0) return {200, 120, 90};
+    const double label = s.target.data<uint8_t>()[cell(x, y)];
+    return data::colour(data::ColourMap::sequential, label / static_cast<double>(n_classes - 1));
+  });
 }
 
-void draw(const TransformBenchConfig& c) {
-  const Dims3& p = c.patch;
-  const int64_t width = kColumns * (p.d * kZoom + kGap) - kGap;
-  const int64_t height = 2 * (p.h * kZoom + kGap) - kGap;
-  std::vector<uint8_t> page(static_cast<size_t>(3 * width * height), 255);
-  put(made_up_sample(p, c.channels), 0, width, page);
-  for (int64_t i = 1; i < kColumns; ++i) {
+struct Pair {
+  data::Sample before, after;
+};
+
+/// A made-up image as a data set would read it.
+Pair made_up(const TransformBenchConfig& c, const RngKey& key) {
+  const Dims3& p = c.volumes.patch;
+  const data::Geometry g = draw_geometry(c.volumes.transforms, key);
+  const Dims3 m = margin_for(g, p);
+  Pair out{made_up_sample(p, 1), made_up_sample({p.d + 2 * m.d, p.h + 2 * m.h, p.w + 2 * m.w}, 1)};
+  apply_transforms(out.after, g, m, c.volumes.transforms, key, 0);
+  return out;
+}
+
+void draw(TransformBenchConfig c) {
+  std::unique_ptr<data::VolumeDataset> volumes;
+  if (!c.volumes.root.empty()) volumes = std::make_unique<data::VolumeDataset>(c.volumes);
+  if (volumes == nullptr && c.volumes.patch.count() == 0) c.volumes.patch = {64, 64, 32};
+  if (volumes == nullptr)
+    check_transforms(c.volumes.transforms, {.patch = c.volumes.patch, .n_classes = 3});
+  const int64_t n_classes = volumes ? volumes->n_classes() : 3;
+  std::unique_ptr<Page> page;
+  for (int64_t i = 0; i < kColumns; ++i) {
     const RngKey key{c.seed, rng_stream("augment", 0, static_cast<uint64_t>(i))};
-    const data::Geometry g = draw_geometry(c.transforms, key);
-    const Dims3 m = margin_for(g, p);
-    data::Sample s = made_up_sample({p.d + 2 * m.d, p.h + 2 * m.h, p.w + 2 * m.w}, c.channels);
-    apply_transforms(s, g, m, c.transforms, key, 0);
-    put(s, i, width, page);
+    const auto read = [&]() -> Pair {
+      return {volumes->read_window(c.index, volumes->patch_window(c.index, key)),
+              volumes->read(c.index, data::WindowChoice::random(key))};
+    };
+    const Pair p = volumes ? read() : made_up(c, key);
+    if (!page) page = std::make_unique<Page>(p.before.input.size(0), p.before.input.size(1));
+    const float* first = p.before.input.data<float>();
+    const auto [low, high] = std::minmax_element(first, first + p.before.input.numel());
+    for (const data::Sample* s : {&p.before, &p.after})
+      put(*s, s == &p.before ? 0 : 2, i, n_classes, static_cast<double>(*low),
+          std::max(static_cast<double>(*high), static_cast<double>(*low) + 1e-6), *page);
+    const std::array<double, 3> spacing =
+        volumes ? volumes->at(c.index).spacing : std::array<double, 3>{1, 1, 1};
+    const data::Geometry g = draw_geometry(c.volumes.transforms, key, spacing);
+    const Dims3 m =
+        margin_for(g, {p.before.input.size(0), p.before.input.size(1), p.before.input.size(2)});
     std::printf(
-        "sample %d: flip %d%d%d, turns %d%d%d, rotation %.1f %.1f %.1f deg, zoom %.2f, "
-        "elastic %.2f cells, read %lld x %lld x %lld\n",
-        static_cast<int>(i), g.flip[0], g.flip[1], g.flip[2], g.quarter_turns[0],
-        g.quarter_turns[1], g.quarter_turns[2], g.rotation_deg[0], g.rotation_deg[1],
-        g.rotation_deg[2], g.zoom, g.elastic, static_cast<long long>(p.d + 2 * m.d),
-        static_cast<long long>(p.h + 2 * m.h), static_cast<long long>(p.w + 2 * m.w));
+        "sample %d: mirrored %d%d%d, rotation %.1f %.1f %.1f deg, zoom %.2f, warp %.2f cells, "
+        "margin %lld %lld %lld\n",
+        static_cast<int>(i), g.flip[0], g.flip[1], g.flip[2], g.rotation_deg[0], g.rotation_deg[1],
+        g.rotation_deg[2], g.zoom, g.elastic, static_cast<long long>(m.d),
+        static_cast<long long>(m.h), static_cast<long long>(m.w));
   }
-  data::write_png(c.picture, width, height, page);
-  std::printf("%s: as it is, then five samples; image above, labels below\n", c.picture.c_str());
+  page->save(c.picture);
+  std::printf("%s: image and labels as they are, below as varied; the middle level along z\n",
+              c.picture.c_str());
 }
 
 int run(int argc, char** argv) {
@@ -93,10 +149,6 @@ int run(int argc, char** argv) {
     std::fputs(args.help.c_str(), stdout);
     return 0;
   }
-  data::TransformUse use;
-  use.patch = c.patch;
-  use.prefix = "transforms";
-  check_transforms(c.transforms, use);
   if (!c.picture.empty()) {
     draw(c);
     return 0;
