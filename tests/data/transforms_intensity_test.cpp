@@ -169,35 +169,36 @@ TransformConfig all_on() {
 }
 
 TEST(ApplyIntensity, ChangesTheInputsValidCellsOnly) {
-  for (const Dims3& n : {Dims3{9, 8, 7}, Dims3{1, 1, 1}, Dims3{1, 20, 3}}) {
-    Sample s = random_sample(n, 3, 8);
-    s.valid = label_tensor({n.d, n.h, n.w}, 2, 9);
-    const Sample before = s;  // shares the tensors: they must not be written
-    const std::vector<float> input = s.input.to_vector<float>();
-    apply_intensity(s, all_on(), {1, 2});
-    EXPECT_EQ(input, before.input.to_vector<float>());
-    EXPECT_TRUE(equal<uint8_t>(before.target, s.target));
-    EXPECT_TRUE(equal<uint8_t>(before.region, s.region));
-    EXPECT_TRUE(equal<float>(before.weight, s.weight));
-    int64_t n_same = 0, n_padding = 0;
-    for (int64_t i = 0; i < s.input.numel(); ++i) {
-      const float v = s.input.data<float>()[i];
-      EXPECT_TRUE(std::isfinite(v));
-      const bool same = v == input[static_cast<size_t>(i)];
-      if (s.valid.data<uint8_t>()[i / 3] == 0) {
-        EXPECT_TRUE(same);
-        ++n_padding;
-      } else {
-        n_same += same ? 1 : 0;
+  for (const Dims3& n : {Dims3{9, 8, 7}, Dims3{1, 1, 1}, Dims3{1, 20, 3}})
+    for (const int64_t channels : {1, 3}) {
+      Sample s = random_sample(n, channels, 8);
+      s.valid = label_tensor({n.d, n.h, n.w}, 2, 9);
+      const Sample before = s;  // shares the tensors: they must not be written
+      const std::vector<float> input = s.input.to_vector<float>();
+      apply_intensity(s, all_on(), {1, 2});
+      EXPECT_EQ(input, before.input.to_vector<float>());
+      EXPECT_TRUE(equal<uint8_t>(before.target, s.target));
+      EXPECT_TRUE(equal<uint8_t>(before.region, s.region));
+      EXPECT_TRUE(equal<float>(before.weight, s.weight));
+      int64_t n_same = 0, n_padding = 0;
+      for (int64_t i = 0; i < s.input.numel(); ++i) {
+        const float v = s.input.data<float>()[i];
+        EXPECT_TRUE(std::isfinite(v));
+        const bool same = v == input[static_cast<size_t>(i)];
+        if (s.valid.data<uint8_t>()[i / channels] == 0) {
+          EXPECT_TRUE(same);
+          ++n_padding;
+        } else {
+          n_same += same ? 1 : 0;
+        }
+      }
+      if (n.count() > 100) {
+        EXPECT_LT(n_same, 5);
+      }
+      if (n.count() > 1) {
+        EXPECT_GT(n_padding, 0);
       }
     }
-    if (n.count() > 100) {
-      EXPECT_LT(n_same, 5);
-    }
-    if (n.count() > 1) {
-      EXPECT_GT(n_padding, 0);
-    }
-  }
 }
 
 TEST(ApplyIntensity, IsAPureFunctionOfTheKey) {
