@@ -231,13 +231,6 @@ std::vector<int64_t> VolumeDataset::patches_of(const std::vector<int64_t>& indic
   return out;
 }
 
-std::vector<double> VolumeDataset::sample_weights(const std::vector<int64_t>& indices) const {
-  std::vector<double> weights;
-  for (const int64_t index : indices) weights.push_back(at(index).sample_weight);
-  const bool alike = std::all_of(weights.begin(), weights.end(), [](double w) { return w == 1; });
-  return alike ? std::vector<double>{} : weights;
-}
-
 void VolumeDataset::read_image(int64_t index, const Box& box, Sample& s) const {
   const Tensor image = image_box(index, box);
   const ChannelScalings scale = scalings(index);

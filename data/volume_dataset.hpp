@@ -60,8 +60,6 @@ class VolumeDataset : public Dataset {
   /// `indices`, each config.patches_per_volume times: for a Subset to train on.
   std::vector<int64_t> patches_of(const std::vector<int64_t>& indices) const;
 
-  /// VolumeCase::sample_weight of each; none if all are 1.
-  std::vector<double> sample_weights(const std::vector<int64_t>& indices) const;
 
   const VolumeCase& at(int64_t index) const;
   const std::vector<VolumeCase>& cases() const { return found_.cases; }

@@ -99,7 +99,7 @@ struct VolumesConfig {
             "smallest value of the volume",
             one_of("zero", "minimum")),
         field("missing", &C::missing,
-              "NaN in an image: stop, or leave the cells out of the region (they become 0)",
+              "NaN in an image: stop, or leave the cells out of the region, as padding",
               one_of("refuse", "mask")),
         field("affine_tolerance_mm", &C::affine_tolerance_mm,
               "corners of an image and its label may lie so far apart by their affines",

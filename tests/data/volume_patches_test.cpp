@@ -414,9 +414,16 @@ TEST_F(VolumePatches, TransformsVaryImageAndLabelTogether) {
     ASSERT_EQ(t.input.shape(), (Shape{10, 10, 12, 1}));
     ASSERT_EQ(t.target.shape(), (Shape{10, 10, 12, 1}));
     EXPECT_EQ(t.window, turned.patch_window(0, choice.key));
-    const float* v = t.input.data<float>();
-    for (int64_t i = 0; i < t.valid.numel(); ++i)
-      if (t.valid.data<uint8_t>()[i]) EXPECT_TRUE(v[i] >= 99.9f && v[i] <= 300.1f) << v[i];
+    // The image is interpolated, the label is that of the nearest cell: they agree to half a step
+    // but for cells where three classes or the volume's end meet.
+    int64_t n_valid = 0, n_alike = 0;
+    for (int64_t i = 0; i < t.valid.numel(); ++i) {
+      if (t.valid.data<uint8_t>()[i] == 0) continue;
+      ++n_valid;
+      const float wanted = 100.0f * (1 + t.target.data<uint8_t>()[i]);
+      n_alike += std::abs(t.input.data<float>()[i] - wanted) <= 50;
+    }
+    EXPECT_GT(static_cast<double>(n_alike), 0.9 * static_cast<double>(n_valid));
     const auto region = t.region.to_vector<uint8_t>();
     EXPECT_GT(std::count(region.begin(), region.end(), 1), 600);
   }

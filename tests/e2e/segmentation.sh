@@ -67,6 +67,29 @@ for policy in skip one zero; do
   [ "$found" = "$wanted" ] || fail "empty_class=$policy: Dice $found of a class without cells, wanted $wanted ($predicted predicted)"
 done
 
+# HDF5 files with raw, label and weight in one, three classes, a split by share; predicted into HDF5 and read back as a label.
+"$bin/make_volumes" "$work/balls" h5 5 >/dev/null
+balls=(--task=segmentation --volumes.root="$work/balls" --volumes.image_suffix=.h5 --volumes.label_suffix=.h5
+       --volumes.weight_suffix=.h5 --volumes.classes="background,ball,box" --split.validation=0.2 --model.base=4 --model.levels=2
+       --model.norm=instance --train.batch=2 --optim.lr=1e-2 --train.epochs=6)
+quiet mpirun -n 2 "$bin/unet3d" train "${balls[@]}" --output.dir="$work/h5"
+for n in 1 2; do
+  quiet mpirun -n "$n" "$bin/unet3d" evaluate --checkpoint="$work/h5/best.h5" --part=all --output="$work/h5_$n.csv" >/dev/null
+done
+cmp "$work/h5_1.csv" "$work/h5_2.csv" || fail "the table of HDF5 volumes differs between 1 and 2 ranks"
+quiet mpirun -n 2 "$bin/unet3d" predict --checkpoint="$work/h5/best.h5" --probabilities --output="$work/balls_out" "$work/balls"
+[ "$(find "$work/balls_out" -name 'case*_prediction.h5' | wc -l)" -eq 5 ] || fail "not every HDF5 volume has a prediction"
+[ "$(find "$work/balls_out" -name 'case*_probabilities.h5' | wc -l)" -eq 5 ] || fail "no probabilities"
+printf 'case,image,label,weight\n' >"$work/balls_out/own.csv"
+for i in 0 1 2 3 4; do printf 'case%d,%s,%s,%s\n' $i "$work/balls/case$i.h5" "case${i}_prediction.h5" "$work/balls/case$i.h5"; done \
+  >>"$work/balls_out/own.csv"
+quiet "$bin/unet3d" train "${balls[@]}" --volumes.list="$work/balls_out/own.csv" --train.max_updates=1 --output.dir="$work/own_run"
+quiet "$bin/unet3d" evaluate --checkpoint="$work/own_run/last.h5" --part=all --output="$work/own5.csv" >/dev/null
+for k in 0 1 2; do
+  [ "$(column voxels_predicted pooled $k "$work/h5_1.csv")" = "$(column voxels pooled $k "$work/own5.csv")" ] ||
+    fail "class $k has another number of cells when it is read back from HDF5"
+done
+
 # What cannot be is refused by name, by all ranks with one message.
 two=(mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$work/no")
 expect_failure 2 "data.root is set, but task=segmentation does not use the table [data]" "${two[@]}" --data.root="$data"
