@@ -57,7 +57,10 @@ Tensor channel_of(const Tensor& input, int64_t c) {
   const int64_t channels = input.size(3);
   const float* from = input.data<float>() + c;
   float* to = out.data<float>();
-  for (int64_t i = 0; i < out.numel(); ++i) to[i] = from[i * channels];
+  if (channels == 1)
+    std::copy_n(from, out.numel(), to);
+  else
+    for (int64_t i = 0; i < out.numel(); ++i) to[i] = from[i * channels];
   return out;
 }
 
@@ -67,8 +70,14 @@ void put_channel(const Plane& plane, int64_t c, Tensor& input) {
   const float* from = plane.values.data<float>();
   const uint8_t* counted = plane.counted.defined() ? plane.counted.data<uint8_t>() : nullptr;
   float* to = input.data<float>() + c;
-  for (int64_t i = 0; i < plane.values.numel(); ++i)
-    if (counted == nullptr || counted[i] != 0) to[i * channels] = from[i];
+  const int64_t n = plane.values.numel();
+  if (counted == nullptr)
+    for (int64_t i = 0; i < n; ++i) to[i * channels] = from[i];
+  else if (channels == 1)
+    for (int64_t i = 0; i < n; ++i) to[i] = counted[i] != 0 ? from[i] : to[i];
+  else
+    for (int64_t i = 0; i < n; ++i)
+      if (counted[i] != 0) to[i * channels] = from[i];
 }
 
 }  // namespace

@@ -30,11 +30,17 @@ void in_lanes(const Plane& plane, F&& f) {
   const float* x = plane.values.data<float>();
   const uint8_t* counted = plane.counted.defined() ? plane.counted.data<uint8_t>() : nullptr;
   const int64_t n = plane.values.numel();
-  for (int64_t begin = 0; begin < n; begin += kLanes) {
-    const int64_t end = std::min<int64_t>(kLanes, n - begin);
-    for (int64_t l = 0; l < end; ++l)
-      f(l, x[begin + l], counted == nullptr || counted[begin + l] != 0);
-  }
+  const auto each = [&](const auto& counts) {
+    int64_t begin = 0;
+    for (; begin + kLanes <= n; begin += kLanes)
+#pragma omp simd
+      for (int64_t l = 0; l < kLanes; ++l) f(l, x[begin + l], counts(begin + l));
+    for (int64_t l = 0; begin + l < n; ++l) f(l, x[begin + l], counts(begin + l));
+  };
+  if (counted == nullptr)
+    each([](int64_t) { return true; });
+  else
+    each([counted](int64_t i) { return counted[i] != 0; });
 }
 
 double total(const double* lanes) {

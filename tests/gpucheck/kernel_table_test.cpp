@@ -53,7 +53,8 @@ TEST(KernelTable, HasARowForEveryKernelOfTheHeaders) {
         << "kernels/*.hpp declares " << name << ", apps/gpucheck/rows_*.cpp has no row for it";
   for (const std::string& name : rows) {
     if (name.rfind("backend ", 0) == 0) continue;  // the element functions of core/backend.hpp
-    EXPECT_EQ(kernels.count(name), 1u) << "row " << name << " is no function of kernels/*.hpp";
+    const std::string function = name.substr(0, name.find(" with "));  // a second row of one kernel
+    EXPECT_EQ(kernels.count(function), 1u) << "row " << name << " is no function of kernels/*.hpp";
   }
 }
 
