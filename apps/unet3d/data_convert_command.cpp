@@ -251,8 +251,10 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
               : data::convert_netcdf(job.wind_file, job.variable, job.output, options);
       before += done.bytes_before;
       after += done.bytes_after;
-      log_info("converted: ", job.output, " (chunks of ", done.chunk, ", ", options.codec.text(),
-               ", ", apps::brief(1e-6 * static_cast<double>(done.bytes_after)), " MB)");
+      // Hundreds of files need no line each.
+      log_at(jobs.size() <= 20 ? LogLevel::info : LogLevel::debug, "converted: ", job.output,
+             " (chunks of ", done.chunk, ", ", options.codec.text(), ", ",
+             apps::brief(1e-6 * static_cast<double>(done.bytes_after)), " MB)");
     }
   });
   before = ranks->all_reduce(before, ReduceOp::sum, "bytes before");
