@@ -181,8 +181,10 @@ struct DirectRead::Plan {
       }
     }
     c.bytes = static_cast<int64_t>(bytes);
-    BORA_CHECK(c.bytes >= 0 && c.bytes <= file_bytes && c.at <= file_bytes - c.bytes, c.bytes,
-               " bytes at byte ", c.at, " of a file of ", file_bytes, ": truncated or damaged");
+    BORA_CHECK(c.bytes >= 0 && c.bytes <= file_bytes && c.at <= file_bytes - c.bytes &&
+                   (c.at >= 0 || !by_address),
+               c.bytes, " bytes at byte ", c.at, " of a file of ", file_bytes,
+               ": truncated or damaged");
     if (by_address || c.bytes == 0) return;
     c.at = static_cast<int64_t>(scratch.raw.size());
     scratch.raw.resize(scratch.raw.size() + static_cast<size_t>(bytes));
@@ -287,6 +289,8 @@ std::unique_ptr<DirectRead> DirectRead::plan(const Dataset& dataset,
       return none("nothing was written to it");
     }
     p->array_at = static_cast<int64_t>(at);
+    BORA_CHECK(p->array_at >= 0 && p->array_at <= p->file_bytes, "its values begin at byte ", at,
+               " of a file of ", p->file_bytes, ": truncated or damaged");
   } else {
     return none("a compact, virtual or external layout");
   }
