@@ -71,8 +71,10 @@ void CaseLoss::add(const Tensor& logits, const Tensor& labels, const Tensor& reg
   Tensor normaliser = Tensor::empty({1, cells, 2}, DType::f32),
          sums = Tensor::empty(sums_.shape(), DType::f64);
   kernels::class_loss_sums(
-      logits.stream(), logits.reshape({1, cells, classes}), labels.reshape({1, cells}),
-      region.defined() ? region.reshape({1, cells}) : region, normaliser, sums);
+      logits.stream(), logits.reshape({1, cells, classes}),
+      {.labels = labels.reshape({1, cells}),
+       .region = region.defined() ? region.reshape({1, cells}) : region},
+      normaliser, sums);
   for (int64_t i = 0; i < sums.numel(); ++i) sums_.data<double>()[i] += sums.data<double>()[i];
 }
 
