@@ -90,7 +90,7 @@ class WindDamage : public ::testing::Test {
     write_file(wind(1), whole.substr(0, whole.size() / 2));  // truncated
     flip(wind(2), "", 48);                                   // inside a deflated chunk
     write(wind(3), {kX, kY, kZ}, {.chunk = {kX, kY, kZ}, .fletcher32 = true});
-    flip(wind(3), bytes_of({4.0f, 4.125f, 4.25f}), 2);  // checksum of a chunk
+    flip(wind(3), bytes_of({4.0f, 4.125f, 4.25f}), 1);  // checksum of a chunk
     write_file(wind(4), "Dear reader, this is no data set at all, but a letter.\n");
     write_file(wind(5), "");
     fs::remove(wind(6));
