@@ -2,36 +2,13 @@
 #include "data/augment.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "core/error.hpp"
 #include "data/angle.hpp"
+#include "data/transforms/orient.hpp"
 
 namespace bora::data {
-
-namespace {
-
-/// Cell (x, y) of the result is cell source(x, y) of `in`; what lies under a cell in x and y (z and
-/// channels) is copied as one piece.
-template <class Source>
-Tensor gather(const Tensor& in, Source source) {
-  Tensor out = Tensor::empty(in.shape(), in.dtype());
-  const int64_t nx = in.size(0), ny = in.size(1);
-  if (in.numel() == 0) return out;
-  const int64_t piece = in.bytes() / (nx * ny);
-  const auto* from = static_cast<const char*>(in.raw());
-  auto* to = static_cast<char*>(out.raw());
-  for (int64_t x = 0; x < nx; ++x)
-    for (int64_t y = 0; y < ny; ++y) {
-      const auto [sx, sy] = source(x, y);
-      std::memcpy(to + (x * ny + y) * piece, from + (sx * ny + sy) * piece,
-                  static_cast<size_t>(piece));
-    }
-  return out;
-}
-
-}  // namespace
 
 Variation draw_variation(const AugmentConfig& config, const RngKey& key) {
   Variation v;
@@ -41,6 +18,12 @@ Variation draw_variation(const AugmentConfig& config, const RngKey& key) {
   return v;
 }
 
+double angle_after(const Variation& v, double angle) {
+  if (v.flip_x) angle = 180.0 - angle;
+  if (v.flip_y) angle = -angle;
+  return wrap_degrees(angle + 90.0 * v.quarter_turns);
+}
+
 void vary(Sample& sample, const Variation& v) {
   BORA_CHECK(v.quarter_turns >= 0 && v.quarter_turns <= 3, "vary: ", v.quarter_turns,
              " quarter turns, wanted 0 to 3");
@@ -48,25 +31,13 @@ void vary(Sample& sample, const Variation& v) {
   BORA_CHECK(v.quarter_turns % 2 == 0 || nx == ny, "vary: a quarter turn of case '", sample.name,
              "' needs a square window, it has ", nx, " x ", ny, " cells");
   if (v == Variation{}) return;
-  struct Cell {
-    int64_t x, y;
-  };
-  // Turn back, then mirror: the result's cell in the source.  +90 degrees takes (x, y) to
-  // (n - 1 - y, x).
-  const auto source = [&](int64_t x, int64_t y) {
-    Cell c{x, y};
-    for (int i = 0; i < v.quarter_turns; ++i) c = {c.y, nx - 1 - c.x};
-    if (v.quarter_turns == 2) c = {nx - 1 - x, ny - 1 - y};  // also where nx != ny
-    if (v.flip_x) c.x = nx - 1 - c.x;
-    if (v.flip_y) c.y = ny - 1 - c.y;
-    return c;
-  };
-  for (Tensor* t : {&sample.input, &sample.target, &sample.region, &sample.valid})
-    *t = gather(*t, source);
-  double angle = sample.angle_deg;
-  if (v.flip_x) angle = 180.0 - angle;
-  if (v.flip_y) angle = -angle;
-  sample.angle_deg = wrap_degrees(angle + 90.0 * v.quarter_turns);
+  Orientation o;
+  if (v.flip_x) o = mirrored(o, 0);
+  if (v.flip_y) o = mirrored(o, 1);
+  for (int i = 0; i < v.quarter_turns; ++i) o = turned(o, 0, 1);
+  for (Tensor* t : {&sample.input, &sample.target, &sample.region, &sample.valid, &sample.weight})
+    if (t->defined()) *t = orient(*t, o);
+  sample.angle_deg = angle_after(v, sample.angle_deg);
   if (sample.input.size(-1) == 3) set_angle_channels(sample.input, sample.angle_deg);
 }
 

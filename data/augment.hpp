@@ -40,13 +40,16 @@ struct Variation {
   friend bool operator==(const Variation&, const Variation&) = default;
 };
 
+/// Where a direction of `angle_deg` points after a variation, in [0, 360); NaN stays NaN.
+double angle_after(const Variation& variation, double angle_deg);
+
 /// The variation of one sample: each allowed operation by an independent fair draw.
 Variation draw_variation(const AugmentConfig& config, const RngKey& key);
 
-/// Input, target, region and valid together.  The wind direction turns with the field: mirror x
-/// (c, s) -> (-c, s); mirror y (c, -s); +90 degrees (-s, c); angle_deg and the channels sin and cos
-/// (if the input has three) follow.  Throws Error for an odd number of quarter turns of a window
-/// that is not square.
+/// Input, target, region, valid and weight together.  The wind direction turns with the field:
+/// mirror x (c, s) -> (-c, s); mirror y (c, -s); +90 degrees (-s, c); angle_deg and the channels
+/// sin and cos (if the input has three) follow.  Throws Error for an odd number of quarter turns of
+/// a window that is not square.
 void vary(Sample& sample, const Variation& variation);
 
 /// Largest noise: below 1, so that the sign of the input still says building or open.

@@ -69,8 +69,9 @@ Loader<Sample>::Read sample_reader(const Dataset& dataset, Reading reading, uint
   return [&dataset, reading, seed](const Slot& slot) {
     if (reading == Reading::centred)
       return read_sample(dataset, slot.index, WindowChoice::centred());
-    const RngKey key{seed, rng_stream("augment", static_cast<uint64_t>(slot.epoch),
-                                      static_cast<uint64_t>(slot.index))};
+    const RngKey key{
+        seed, rng_stream("augment", static_cast<uint64_t>(slot.epoch),
+                         static_cast<uint64_t>(slot.index), static_cast<uint64_t>(slot.repeat))};
     return read_sample(dataset, slot.index, WindowChoice::random(key));
   };
 }

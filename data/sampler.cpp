@@ -2,6 +2,9 @@
 #include "data/sampler.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -13,6 +16,17 @@ namespace {
 
 void check_option(bool ok, const std::string& message) {
   if (!ok) throw UsageError("DistributedSampler: " + message);
+}
+
+/// FNV-1a over the bytes.
+uint64_t checksum(const std::vector<double>& weights) {
+  uint64_t sum = 14695981039346656037ull;
+  for (const double w : weights) {
+    const auto bits = std::bit_cast<uint64_t>(w);
+    for (int byte = 0; byte < 8; ++byte)
+      sum = (sum ^ (bits >> (8 * byte) & 0xff)) * 1099511628211ull;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -31,16 +45,67 @@ std::vector<int64_t> epoch_order(int64_t n, uint64_t seed, int64_t epoch, bool s
   return order;
 }
 
-DistributedSampler::DistributedSampler(SamplerOptions options) : options_(options) {
-  check_option(options.n_samples >= 0,
-               bora::detail::join("n_samples must not be negative, got ", options.n_samples));
-  check_option(options.n_ranks >= 1,
-               bora::detail::join("n_ranks must be at least 1, got ", options.n_ranks));
-  check_option(
-      options.rank >= 0 && options.rank < options.n_ranks,
-      bora::detail::join("rank must be in [0, ", options.n_ranks, "), got ", options.rank));
-  check_option(options.batch >= 1,
-               bora::detail::join("batch must be at least 1, got ", options.batch));
+std::vector<int64_t> weighted_order(const std::vector<double>& weights, uint64_t seed,
+                                    int64_t epoch) {
+  BORA_CHECK(epoch >= 0, "weighted_order: epoch must not be negative, got ", epoch);
+  std::vector<double> upto;  // sums of the weights up to each sample
+  upto.reserve(weights.size());
+  double sum = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    check_option(std::isfinite(weights[i]) && weights[i] >= 0,
+                 bora::detail::join("the weight of sample ", i, " is ", weights[i],
+                                    ", wanted a number of at least 0"));
+    upto.push_back(sum += weights[i]);
+  }
+  std::vector<int64_t> order(weights.size());
+  if (order.empty()) return order;
+  check_option(sum > 0 && std::isfinite(sum),
+               bora::detail::join("the weights of ", weights.size(), " samples add up to ", sum,
+                                  ", wanted a sum above 0"));
+  const RngKey key{seed, rng_stream("sampler.weighted", static_cast<uint64_t>(epoch))};
+  constexpr uint64_t kSteps = uint64_t{1} << 53;  // of a double in [0, 1)
+  // A draw never falls on a sample of weight 0, whose sum is that of the one before it: the first
+  // sum above the place is wanted, and rounding must not carry a place beyond the last sample that
+  // has a weight.
+  const size_t last =
+      static_cast<size_t>(std::lower_bound(upto.begin(), upto.end(), upto.back()) - upto.begin());
+  for (size_t i = 0; i < order.size(); ++i) {
+    const double place = static_cast<double>(key.below(kSteps, i)) / static_cast<double>(kSteps);
+    const auto at = std::upper_bound(upto.begin(), upto.end(), place * sum);
+    order[i] = static_cast<int64_t>(std::min(static_cast<size_t>(at - upto.begin()), last));
+  }
+  return order;
+}
+
+std::vector<double> geometry_weights(const std::vector<std::string>& groups,
+                                     const std::vector<double>& weights) {
+  BORA_CHECK(weights.empty() || weights.size() == groups.size(),
+             "geometry_weights: ", groups.size(), " samples and ", weights.size(), " weights");
+  std::map<std::string, double> sums;
+  const auto own = [&](size_t i) { return weights.empty() ? 1.0 : weights[i]; };
+  for (size_t i = 0; i < groups.size(); ++i) sums[groups[i]] += own(i);
+  std::vector<double> out(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i)
+    out[i] = own(i) > 0 ? own(i) / sums[groups[i]] : own(i);
+  return out;
+}
+
+DistributedSampler::DistributedSampler(SamplerOptions options) : options_(std::move(options)) {
+  const SamplerOptions& o = options_;
+  check_option(o.n_samples >= 0,
+               bora::detail::join("n_samples must not be negative, got ", o.n_samples));
+  check_option(o.n_ranks >= 1, bora::detail::join("n_ranks must be at least 1, got ", o.n_ranks));
+  check_option(o.rank >= 0 && o.rank < o.n_ranks,
+               bora::detail::join("rank must be in [0, ", o.n_ranks, "), got ", o.rank));
+  check_option(o.batch >= 1, bora::detail::join("batch must be at least 1, got ", o.batch));
+  check_option(o.weights.empty() || static_cast<int64_t>(o.weights.size()) == o.n_samples,
+               bora::detail::join("wanted one weight for each of ", o.n_samples, " samples, got ",
+                                  o.weights.size()));
+}
+
+std::vector<int64_t> DistributedSampler::order(int64_t epoch) const {
+  if (!options_.weights.empty()) return weighted_order(options_.weights, options_.seed, epoch);
+  return epoch_order(options_.n_samples, options_.seed, epoch, options_.shuffle);
 }
 
 int64_t DistributedSampler::count(int64_t position) const {
@@ -62,13 +127,19 @@ int64_t DistributedSampler::count(int64_t position) const {
 
 std::vector<Slot> DistributedSampler::slots(EpochPosition from) const {
   const int64_t n = count(from.position);
-  const auto order = epoch_order(options_.n_samples, options_.seed, from.epoch, options_.shuffle);
+  const std::vector<int64_t> epoch = order(from.epoch);
+  std::vector<int64_t> repeats;  // of each place of the order
+  if (!options_.weights.empty()) {
+    std::vector<int64_t> seen(epoch.size(), 0);
+    for (const int64_t index : epoch) repeats.push_back(seen[static_cast<size_t>(index)]++);
+  }
   std::vector<Slot> out;
   out.reserve(static_cast<size_t>(n));
   for (int64_t t = 0; t < n; ++t) {
     const int64_t slot = from.position + t * options_.n_ranks + options_.rank;
-    const int64_t at = slot % options_.n_samples;
-    out.push_back({slot, order[static_cast<size_t>(at)], from.epoch, slot >= options_.n_samples});
+    const auto at = static_cast<size_t>(slot % options_.n_samples);
+    out.push_back({slot, epoch[at], from.epoch, slot >= options_.n_samples,
+                   repeats.empty() ? 0 : repeats[at]});
   }
   return out;
 }
@@ -103,6 +174,13 @@ void DistributedSampler::state(StateVisitor& visitor, EpochPosition& position) c
   visitor.value("shuffle", shuffle);
   visitor.value("epoch", position.epoch);
   visitor.value("position", position.position);
+  if (!options_.weights.empty()) {
+    uint64_t weights = checksum(options_.weights);
+    visitor.value("weights", weights);
+    BORA_CHECK(weights == checksum(options_.weights),
+               "resuming the order of samples: the weights of the samples are others than those of "
+               "the saved run; the data set or the configuration has changed");
+  }
   if (!visitor.loading()) return;
   BORA_CHECK(
       n_samples == options_.n_samples && seed == options_.seed && shuffle == options_.shuffle,

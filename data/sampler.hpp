@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/state.hpp"
@@ -27,6 +28,8 @@ struct Slot {
   int64_t index = 0;  ///< which sample, in [0, n_samples)
   int64_t epoch = 0;  ///< for random numbers keyed by (seed, epoch, index)
   bool padding = false;  ///< a repeat: give it the weight 0
+  int64_t repeat = 0;    ///< how often the index came before in this epoch (drawn by weights):
+                         ///< random numbers are keyed by it, too
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
@@ -45,11 +48,27 @@ struct SamplerOptions {
   bool shuffle = true;
   Tail tail = Tail::pad;
   int64_t batch = 1;  ///< samples a rank takes at once; with Tail::drop its count is a multiple
+  /// Empty: each sample once an epoch.  Else one a sample: an epoch is n_samples draws with these
+  /// chances, the same sample any number of times.
+  std::vector<double> weights{};
 };
 
 /// The order of one epoch: a permutation of [0, n) by Fisher-Yates with Philox numbers, a pure
 /// function of (n, seed, epoch); 0, 1, ... without shuffling.  The same on every rank and machine.
 std::vector<int64_t> epoch_order(int64_t n, uint64_t seed, int64_t epoch, bool shuffle);
+
+/// The order of an epoch of n draws from n samples with replacement, sample i with the chance
+/// weights[i] / sum, by one Philox number each: a pure function of (weights, seed, epoch).  The
+/// same on every rank and machine.  Throws UsageError for a weight that is negative or not finite,
+/// and where all are 0.
+std::vector<int64_t> weighted_order(const std::vector<double>& weights, uint64_t seed,
+                                    int64_t epoch);
+
+/// Weights with which each group has the same chance, whatever number of samples it has; within a
+/// group samples have chances as their `weights` (empty: alike).  A group whose weights are all 0
+/// is never drawn.
+std::vector<double> geometry_weights(const std::vector<std::string>& groups,
+                                     const std::vector<double>& weights = {});
 
 /// A value without state of its own: the epoch is an argument of every question, so it cannot be
 /// forgotten.  The order does not know the number of ranks; from position p on, rank r of W takes
@@ -58,7 +77,7 @@ std::vector<int64_t> epoch_order(int64_t n, uint64_t seed, int64_t epoch, bool s
 /// ranks, each remaining sample used once.
 class DistributedSampler {
  public:
-  /// Throws UsageError if an option is out of range.
+  /// Throws UsageError if an option is out of range, or not one weight a sample.
   explicit DistributedSampler(SamplerOptions options);
 
   const SamplerOptions& options() const { return options_; }
@@ -78,11 +97,13 @@ class DistributedSampler {
   void require_samples() const;
 
   /// Saves what the order depends on, and `position`.  A loader checks that the samples' number,
-  /// the seed and the shuffling are the saved ones, and throws Error otherwise: the position would
-  /// mean something else.  The number of ranks may differ.
+  /// the seed, the shuffling and the weights (a checksum of them) are the saved ones, and throws
+  /// Error otherwise: the position would mean something else.  The number of ranks may differ.
   void state(StateVisitor& visitor, EpochPosition& position) const;
 
  private:
+  std::vector<int64_t> order(int64_t epoch) const;
+
   SamplerOptions options_;
 };
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "core/collective.hpp"
+#include "data/file_stamp.hpp"
 #include "data/preflight.hpp"
 #include "data/split.hpp"
 #include "data/volume_file.hpp"
 #include "data/volumes_config.hpp"
-#include "data/wind_files.hpp"
 
 namespace bora::data {
 

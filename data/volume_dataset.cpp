@@ -17,6 +17,20 @@ namespace {
 // Indices of the numbers of a patch's key.
 constexpr uint64_t kDrawForeground = 0, kDrawPlace = 1;
 
+/// The three files of a case.
+enum Part : size_t { kImage, kLabel, kWeight };
+struct Field {
+  const VolumeSource* source;
+  const FileStamp* stamp;
+  int64_t channels;
+  DType type;
+};
+Field field_of(const VolumeCase& c, size_t part) {
+  if (part == kImage) return {&c.image, &c.image_stamp, c.channels, c.image_type};
+  if (part == kLabel) return {&c.label, &c.label_stamp, 1, c.label_type};
+  return {&c.weight, &c.weight_stamp, 1, DType::f32};
+}
+
 /// The box of the file that a window of a case shows.
 Box box_of(const VolumeCase& c, const Window& window) {
   const Dims3 first = window.first_in_grid();
@@ -55,7 +69,9 @@ int64_t begin_of(int64_t grid, int64_t patch, int64_t centre) {
 }  // namespace
 
 VolumeDataset::VolumeDataset(VolumesConfig config, Collective* ranks, const PreflightHooks& hooks)
-    : VolumeDataset(config, find_volume_cases(config, ranks, hooks)) {}
+    : VolumeDataset(config, find_volume_cases(config, ranks, hooks)) {
+  make_cache(ranks);
+}
 
 VolumeDataset::VolumeDataset(VolumesConfig config, std::vector<VolumeCase> cases)
     : VolumeDataset(std::move(config), VolumeCases{std::move(cases), {}}) {}
@@ -79,16 +95,36 @@ const VolumeCase& VolumeDataset::at(int64_t index) const {
   return found_.cases[static_cast<size_t>(index)];
 }
 
+void VolumeDataset::make_cache(Collective* ranks) {
+  if (config_.cache.kind == "none") return;
+  std::vector<CachedField> fields;
+  for (int64_t i = 0; i < size(); ++i)
+    for (size_t part = 0; part < 3; ++part) {
+      const Field f = field_of(at(i), part);
+      fields_.push_back(fields.size());
+      if (!f.source->path.empty())
+        fields.push_back({f.source->path, *f.stamp, f.source->variable, at(i).box.begin,
+                          at(i).box.count, f.channels, f.type, f.source->order});
+    }
+  cache_ = VolumeCache::make(config_.cache, std::move(fields), ranks);
+}
+
+Tensor VolumeDataset::field_box(int64_t index, size_t part, const Box& box) const {
+  const Field f = field_of(at(index), part);
+  const auto from_file = [&f](const Dims3& begin, const Dims3& count) {
+    return read_field(*f.source, *f.stamp, {begin, count}, f.type);
+  };
+  if (!cache_) return from_file(box.begin, box.count);
+  return cache_->read(fields_[3 * static_cast<size_t>(index) + part], box.begin, box.count,
+                      from_file);
+}
+
 Tensor VolumeDataset::image_box(int64_t index, const Box& box) const {
-  const VolumeCase& c = at(index);
-  return checked_image(read_field(c.image, c.image_stamp, box, c.image_type), c.image, box,
-                       config_.missing);
+  return checked_image(field_box(index, kImage, box), at(index).image, box, config_.missing);
 }
 
 Tensor VolumeDataset::class_box(int64_t index, const Box& box) const {
-  const VolumeCase& c = at(index);
-  return checked_classes(read_field(c.label, c.label_stamp, box, c.label_type), c.label, box,
-                         labels_);
+  return checked_classes(field_box(index, kLabel, box), at(index).label, box, labels_);
 }
 
 const std::vector<ChannelStatistics>& VolumeDataset::statistics(int64_t index) const {
@@ -230,10 +266,9 @@ void VolumeDataset::read_label(int64_t index, const Box& box, Sample& s) const {
 
 void VolumeDataset::read_weight(int64_t index, const Box& box, Sample& s) const {
   const VolumeCase& c = at(index);
-  const Tensor weights =
-      c.weight.path.empty()
-          ? Tensor::full({box.count.d, box.count.h, box.count.w}, 1, DType::f32)
-          : checked_weights(read_field(c.weight, c.weight_stamp, box, DType::f32), c.weight, box);
+  const Tensor weights = c.weight.path.empty()
+                             ? Tensor::full({box.count.d, box.count.h, box.count.w}, 1, DType::f32)
+                             : checked_weights(field_box(index, kWeight, box), c.weight, box);
   s.weight = in_window(weights, s.window, 1);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "data/foreground.hpp"
 #include "data/label_map.hpp"
 #include "data/per_case.hpp"
+#include "data/volume_cache.hpp"
 #include "data/volume_cases.hpp"
 #include "data/volume_normalise.hpp"
 #include "data/volume_statistics.hpp"
@@ -31,10 +33,10 @@ namespace bora::data {
 /// padding; target of zeros where it has no label.
 class VolumeDataset : public Dataset {
  public:
-  /// See find_volume_cases; `ranks` and `hooks` are used in here only.
+  /// See find_volume_cases and VolumeCache::make; `ranks` and `hooks` are used in here only.
   explicit VolumeDataset(VolumesConfig config, Collective* ranks = nullptr,
                          const PreflightHooks& hooks = {});
-  /// Of cases that were opened one by one (prediction).
+  /// Of cases that were opened one by one (prediction); nothing is cached.
   VolumeDataset(VolumesConfig config, std::vector<VolumeCase> cases);
 
   int64_t size() const override { return static_cast<int64_t>(found_.cases.size()); }
@@ -62,6 +64,8 @@ class VolumeDataset : public Dataset {
   const std::vector<VolumeCase>& cases() const { return found_.cases; }
   const VolumesConfig& config() const { return config_; }
   const LabelMap& labels() const { return labels_; }
+  /// nullptr: config.cache.kind = none.
+  const VolumeCache* cache() const { return cache_.get(); }
   /// Cases that were left out, one line each.
   const std::vector<std::string>& problems() const { return found_.problems; }
 
@@ -78,6 +82,8 @@ class VolumeDataset : public Dataset {
  private:
   enum class Parts { all, image };
   VolumeDataset(VolumesConfig config, VolumeCases found);
+  void make_cache(Collective* ranks);
+  Tensor field_box(int64_t index, size_t part, const Box& box) const;
   Sample read_parts(int64_t index, const Window& window, Parts parts) const;
   void read_image(int64_t index, const Box& box, Sample& sample) const;
   void read_label(int64_t index, const Box& box, Sample& sample) const;
@@ -92,6 +98,8 @@ class VolumeDataset : public Dataset {
   LabelMap labels_;
   VolumeNormaliser normaliser_;
   bool has_weights_ = false;
+  std::unique_ptr<VolumeCache> cache_;
+  std::vector<size_t> fields_;  // of case i: the cached field of its image, label, weight at 3 i
   PerCase<ForegroundCells> foreground_;
   PerCase<std::vector<ChannelStatistics>> statistics_;
 };

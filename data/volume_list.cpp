@@ -65,6 +65,8 @@ Folder search(const VolumesConfig& config) {
     });
     if (kind != kinds.end()) {
       (*kind->second)[*case_of(root, it->path(), kind->first)].push_back(it->path().string());
+    } else if (!config.list.empty() && it->path() == root / config.list) {
+      continue;
     } else if (n_others++ == 0 || it->path().string() < other) {
       other = it->path().string();
     }
@@ -188,6 +190,11 @@ class Lister {
   /// Fills in files, group and variables, and keeps the case if nothing is missing.
   void add(VolumeCase c, const std::string& box, const std::string& where) {
     const size_t n_problems = out_.problems.size();
+    std::error_code ignored;
+    if (!c.image.path.empty() && !fs::exists(c.image.path, ignored)) {
+      out_.problems.push_back(where + ": there is no image '" + c.image.path + "'");
+      return;
+    }
     if (c.image.path.empty())
       c.image.path =
           the_file(folder().images, c.name, "image", config_.image_suffix, where, out_.problems);

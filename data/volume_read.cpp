@@ -44,8 +44,7 @@ Tensor classes_of(const Tensor& values, const VolumeSource& source, const Box& b
 }  // namespace
 
 Tensor read_field(const VolumeSource& source, const FileStamp& stamp, const Box& box, DType type) {
-  BORA_CHECK(FileStamp::of(source.path) == stamp, "'", source.path,
-             "' has changed since the start of the program; start again");
+  require_unchanged(source.path, stamp);
   return open_volume(source)->read(box.begin, box.count, type);
 }
 

@@ -106,6 +106,7 @@ struct TrainConfig {
   double max_hours = 0;
   int stop_code = 75;
   std::string step_graph = "auto";
+  std::string sampling = "shuffle";
   static constexpr auto fields() {
     return std::tuple{
         field("epochs", &TrainConfig::epochs, "passes over the training cases", positive),
@@ -140,7 +141,12 @@ struct TrainConfig {
             between(0, 125)),
         field("step_graph", &TrainConfig::step_graph,
               "on a GPU: run the step as a captured graph, with the same bits, where that can be",
-              one_of("auto", "off"))};
+              one_of("auto", "off")),
+        field("sampling", &TrainConfig::sampling,
+              "what an epoch is: shuffle: each sample once; weighted: as many draws, by the "
+              "samples' weights; geometry: as many draws, each group (city, patient) with the same "
+              "chance",
+              one_of("shuffle", "weighted", "geometry"))};
   }
 };
 

@@ -183,7 +183,8 @@ DryRun dry_run(const Trainer::MakeTask& make_task, const RunConfig& config, Coll
   BORA_CHECK(task, "dry run: there is no task");
   task->set_collective(&tensors);
   task->prepare(ranks);
-  const apps::WindowPlan plan = window_plan(config, task->training().size(), ranks);
+  const apps::WindowPlan plan = window_plan(config, task->training().size(), ranks,
+                                            sampling_weights(*task, config.train.sampling));
   plan.sampler().require_samples();
 
   DryRun result;

@@ -40,8 +40,9 @@ BatchFeed::BatchFeed(const data::Dataset& training, const apps::WindowPlan& plan
 }
 
 data::Sample BatchFeed::read(const data::Slot& slot) const {
-  const RngKey key{seed_, rng_stream("augment", static_cast<uint64_t>(slot.epoch),
-                                     static_cast<uint64_t>(slot.index))};
+  const RngKey key{
+      seed_, rng_stream("augment", static_cast<uint64_t>(slot.epoch),
+                        static_cast<uint64_t>(slot.index), static_cast<uint64_t>(slot.repeat))};
   return data::read_sample(training_, slot.index, data::WindowChoice::random(key));
 }
 

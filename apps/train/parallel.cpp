@@ -7,6 +7,8 @@
 #include "comm/nccl_flight.hpp"
 #include "comm/shard_reducer.hpp"
 
+#include <utility>
+
 namespace bora::train {
 namespace {
 
@@ -61,14 +63,16 @@ MemorySource shared_memory(Collective& ranks) {
   return [&ranks](int64_t bytes) { return make_shared_tensor(ranks, bytes); };
 }
 
-apps::WindowPlan window_plan(const RunConfig& config, int64_t n_samples, const Collective& ranks) {
+apps::WindowPlan window_plan(const RunConfig& config, int64_t n_samples, const Collective& ranks,
+                             std::vector<double> weights) {
   const data::SamplerOptions sampler{.n_samples = n_samples,
                                      .n_ranks = ranks.size(),
                                      .rank = ranks.rank(),
                                      .seed = config.train.seed,
                                      .shuffle = true,
                                      .tail = data::Tail::pad,
-                                     .batch = config.train.batch};
+                                     .batch = config.train.batch,
+                                     .weights = std::move(weights)};
   return {sampler,
           {.batch = config.train.batch,
            .accumulate = accumulate_of(config.train, ranks.size()),

@@ -33,8 +33,9 @@ std::unique_ptr<Collective> make_tensor_group(const CommConfig& config, const Mp
 /// memory) for one rank, and for gradients on a device.  `ranks` outlives it.
 MemorySource shared_memory(Collective& ranks);
 
-/// The plan of updates for so many samples.
-apps::WindowPlan window_plan(const RunConfig& config, int64_t n_samples, const Collective& ranks);
+/// The plan of updates for so many samples; `weights`: sampling_weights().
+apps::WindowPlan window_plan(const RunConfig& config, int64_t n_samples, const Collective& ranks,
+                             std::vector<double> weights = {});
 
 /// What joins the gradients: a GradientReducer that sums (the loss weighs each sample), or a
 /// ShardReducer.  Collective; arena and ranks outlive it.

@@ -118,11 +118,16 @@ void ReportPage::tile(const std::string& name, const std::string& figure, const 
 void ReportPage::tiles() {
   out_ << "<dl class=\"tiles\">\n";
   const Row* best = nullptr;
-  for (const Row* row : validations_)
+  double least = HUGE_VAL;
+  for (const Row* row : validations_) {
     if (value(row, "best") == 1) best = row;
+    least = std::fmin(least, value(row, "loss"));
+  }
   if (best != nullptr) {
     const std::string when = "after epoch " + shown(value(best, "epoch"));
-    tile("best validation loss", brief(value(best, "loss")), when);
+    // A task may judge by a score (Task::judge): then it need not be the smallest.
+    tile(value(best, "loss") > least ? "validation loss of best.h5" : "best validation loss",
+         brief(value(best, "loss")), when);
     for (const Label& s : scores_)
       if (number_of(*best, s.key))
         tile("validation " + s.label,

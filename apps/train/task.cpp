@@ -44,4 +44,25 @@ std::vector<NamedScore> Task::scores(const MetricSums& sums) const {
   return scores;
 }
 
+std::vector<double> sampling_weights(const Task& task, const std::string& sampling) {
+  if (sampling == "shuffle") return {};
+  const data::Dataset& training = task.training();
+  std::vector<double> weights = task.sample_weights();
+  BORA_CHECK(weights.empty() || static_cast<int64_t>(weights.size()) == training.size(),
+             "train.sampling: ", training.size(), " training samples, but ", weights.size(),
+             " weights");
+  if (sampling == "weighted") {
+    if (weights.empty())
+      throw UsageError(
+          "train.sampling=weighted, but the samples have no weights: wanted a manifest with a "
+          "column sample_weight, or another sampling");
+    return weights;
+  }
+  BORA_CHECK(sampling == "geometry", "train.sampling is '", sampling,
+             "', wanted shuffle, weighted or geometry");
+  std::vector<std::string> groups;
+  for (int64_t i = 0; i < training.size(); ++i) groups.push_back(training.group(i));
+  return data::geometry_weights(groups, weights);
+}
+
 }  // namespace bora::train

@@ -76,6 +76,9 @@ class Task {
   /// The network.  Names of its parameters and buffers are those of the checkpoint.
   virtual nn::Module& model() = 0;
   virtual const data::Dataset& training() const = 0;
+  /// Chances of the training samples for train.sampling = weighted, one each, and within a group
+  /// for geometry.  Unless overridden: none, all alike.
+  virtual std::vector<double> sample_weights() const { return {}; }
   /// nullptr, or a data set of no cases: nothing is validated, and the last state is the best.
   virtual const data::Dataset* validation() const { return nullptr; }
 
@@ -153,6 +156,10 @@ class Task {
     return {};
   }
 };
+
+/// For the sampler: none with train.sampling = shuffle.  Throws UsageError with weighted where the
+/// task's samples have no weights.
+std::vector<double> sampling_weights(const Task& task, const std::string& sampling);
 
 /// A task whose settings are a struct derived from RunConfig.
 template <std::derived_from<RunConfig> C>

@@ -63,8 +63,11 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   task_ = make_task();
   BORA_CHECK(task_, "Trainer: there is no task");
   task_->set_collective(&tensors_);
-  const std::string too_much = state_warning(
-      model(), config, window_plan(config, task_->training().size(), ranks), ranks, device_);
+  const std::string too_much =
+      state_warning(model(), config,
+                    window_plan(config, task_->training().size(), ranks,
+                                sampling_weights(*task_, config.train.sampling)),
+                    ranks, device_);
   if (!too_much.empty() && main()) log_warn(too_much);
   arena_ = std::make_unique<nn::ParameterArena>(model(), DType::f32, compute_type_, device_,
                                                 shared_memory(tensors_));
@@ -74,7 +77,8 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
   optimizer_ = make_optimizer(config.optim, *arena_);
   average_.emplace(config.train.ema, *arena_, model());
   scaler_.emplace(scale_rule_of(config.scaler), compute_type_ == DType::f16 ? device_ : cpu());
-  plan_.emplace(window_plan(config, task_->training().size(), ranks));
+  plan_.emplace(window_plan(config, task_->training().size(), ranks,
+                            sampling_weights(*task_, config.train.sampling)));
   plan_->sampler().require_samples();
   total_updates_ = plan_->updates_an_epoch() * config.train.epochs;
   exchange_ = make_exchange(config, *arena_, *plan_, tensors_);

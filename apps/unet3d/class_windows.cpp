@@ -23,6 +23,8 @@ ClassPlan plan_classes(const Dims3& wanted, const Dims3& volume,
   const std::array<double, 3> shares = three(overlap);
   ClassPlan plan;
   plan.layout = lay_windows(volume, window, shares);
+  // As training patches lie: an image has no ground to begin at.
+  if (window.w > volume.w) plan.layout.begins[2] = {-((window.w - volume.w) / 2)};
   plan.frame = {
       volume,
       {std::max(volume.d, window.d), std::max(volume.h, window.h), std::max(volume.w, window.w)},

@@ -62,4 +62,9 @@ struct Config : train::RunConfig {
 /// Whether the cells of images are classified; else wind speed is predicted.
 inline bool is_segmentation(const Config& config) { return config.task == "segmentation"; }
 
+/// Channels that the network gives: 1, or one for each class.
+inline int64_t outputs_of(const Config& config) {
+  return is_segmentation(config) ? static_cast<int64_t>(config.volumes.classes.size()) : 1;
+}
+
 }  // namespace bora::unet3d

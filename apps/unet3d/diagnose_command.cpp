@@ -20,12 +20,14 @@
 #include "core/log.hpp"
 #include "core/profile.hpp"
 #include "data/atomic_file.hpp"
+#include "data/volume_dataset.hpp"
 
 namespace bora::unet3d {
 namespace {
 
 struct DiagnoseConfig {
   data::WindConfig data;
+  data::VolumesConfig volumes;
   std::string output = ".";
   int64_t mib = 16;
   std::string all_reduce = "auto";
@@ -33,6 +35,8 @@ struct DiagnoseConfig {
   static constexpr auto fields() {
     return std::tuple{
         field("data", &DiagnoseConfig::data, "Cases to read; without data.root none are"),
+        field("volumes", &DiagnoseConfig::volumes,
+              "Images and labels to read; without volumes.root none are"),
         field("output", &DiagnoseConfig::output, "folder that a run would write to"),
         field("mib", &DiagnoseConfig::mib, "size of the timed all-reduction, MiB",
               between(1, 4096)),
@@ -180,9 +184,42 @@ void print_output(const std::string& folder, Collective& ranks) {
   });
 }
 
+/// What was opened and how long every rank took to read one case.
+void print_cases(const std::string& root, int64_t n_cases, const std::vector<std::string>& problems,
+                 double opening_s, double reading_s, int64_t bytes) {
+  std::printf(
+      "data %s: %ld cases found and checked in %.2f s, %zu left out; every rank read one "
+      "case, the slowest in %.3f s (%.1f MB in memory)\n",
+      root.c_str(), static_cast<long>(n_cases), opening_s, problems.size(), reading_s,
+      static_cast<double>(bytes) * 1e-6);
+  for (const std::string& problem : problems) std::printf("  %s\n", problem.c_str());
+}
+
+void print_volumes(const DiagnoseConfig& c, Collective& ranks) {
+  const double begin = now_s();
+  const data::VolumeDataset cases(c.volumes, &ranks);
+  const double opened = now_s();
+  double seconds = 0;
+  int64_t bytes = 0;
+  ranks.agree("reading a case", [&] {
+    const data::VolumeCase& files = cases.at(ranks.rank() % cases.size());
+    const double start = now_s();
+    for (const data::VolumeSource& source : {files.image, files.label}) {
+      const std::unique_ptr<data::VolumeFile> file = data::open_volume(source);
+      bytes += file->read(files.box.begin, files.box.count, file->info().type).bytes();
+    }
+    seconds = now_s() - start;
+  });
+  const double slowest = ranks.all_reduce(seconds, ReduceOp::max, "slowest read");
+  if (ranks.rank() == 0)
+    print_cases(c.volumes.root, cases.size(), cases.problems(), opened - begin, slowest, bytes);
+}
+
 void print_data(const DiagnoseConfig& c, Collective& ranks) {
+  if (!c.volumes.root.empty()) print_volumes(c, ranks);
   if (c.data.root.empty()) {
-    if (ranks.rank() == 0) std::printf("data: no data.root given, nothing read\n");
+    if (ranks.rank() == 0 && c.volumes.root.empty())
+      std::printf("data: neither data.root nor volumes.root given, nothing read\n");
     return;
   }
   const double begin = now_s();
@@ -198,13 +235,8 @@ void print_data(const DiagnoseConfig& c, Collective& ranks) {
     bytes = wind.values.numel() * static_cast<int64_t>(sizeof(float));
   });
   const double slowest = ranks.all_reduce(seconds, ReduceOp::max, "slowest read");
-  if (ranks.rank() != 0) return;
-  std::printf(
-      "data %s: %ld cases found and checked in %.2f s, %zu left out; every rank read one "
-      "case, the slowest in %.3f s (%.1f MB in memory)\n",
-      c.data.root.c_str(), static_cast<long>(cases.size()), opened - begin, cases.problems().size(),
-      slowest, static_cast<double>(bytes) * 1e-6);
-  for (const std::string& problem : cases.problems()) std::printf("  %s\n", problem.c_str());
+  if (ranks.rank() == 0)
+    print_cases(c.data.root, cases.size(), cases.problems(), opened - begin, slowest, bytes);
 }
 
 }  // namespace

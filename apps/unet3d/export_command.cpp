@@ -93,6 +93,7 @@ std::string export_weights(const ExportConfig& c, const TrainedModel& trained,
 
 std::string export_network(const ExportConfig& c, const TrainedModel& trained,
                            const StartState& state) {
+  if (c.physical) require_task(trained, "wind", "export: --physical");
   if (c.physical && trained.normaliser.mode() == data::NormMode::per_sample)
     throw UsageError("export: --physical: " + c.checkpoint +
                      " was trained with per_sample normalisation, so a field without its truth "

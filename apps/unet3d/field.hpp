@@ -45,15 +45,16 @@ struct FieldConfig {
               "there is one",
               one_of("auto", "model", "ema")),
         field("window", &FieldConfig::window,
-              "auto: sliding windows of the run's data.shape where that is smaller than the grid, "
-              "else the whole grid; whole; centred: only the centred window of the run's "
-              "data.shape; or its extents, 64x64x0 (0: the grid's own)"),
+              "auto: sliding windows of the run's data.shape (volumes.patch) where that is smaller "
+              "than the grid, else the whole grid; whole; centred: only the centred window of the "
+              "run's data.shape; or its extents, 64x64x0 (0: the grid's own)"),
         field("overlap", &FieldConfig::overlap,
               "of neighbouring windows, share of their extent: one number, or one for each axis",
               between(0, 0.95)),
         field(
             "flips", &FieldConfig::flips,
-            "average with the predictions of mirror images: in x, in y, or in x, in y and in both",
+            "wind: average with the predictions of mirror images: in x, in y, or in x, in y and in "
+            "both",
             one_of("none", "x", "y", "xy")),
         field("mirror", &FieldConfig::mirror, "the same as flips=y"),
         field("device", &FieldConfig::device, "what computes, as in training",
@@ -116,6 +117,9 @@ struct FieldJob {
 void predict_field(TrainedModel& trained, const FieldJob& job);
 /// The same in one piece: (X, Y, Z) f32 of the area.  `take` is not used.
 Tensor predict_whole_field(TrainedModel& trained, FieldJob job);
+
+/// "64x64x0" as three extents; throws UsageError for other text.
+Dims3 window_extents(const std::string& text);
 
 /// Throws UsageError naming the command where a setting is missing.
 void check_field_config(const FieldConfig& config, const std::string& command);

@@ -8,23 +8,6 @@
 namespace bora::unet3d {
 namespace {
 
-/// "64x64x0" as three extents; throws UsageError.
-Dims3 parse_extents(const std::string& text) {
-  std::array<int64_t, 3> v{};
-  const char* at = text.data();
-  const char* last = at + text.size();
-  bool good = true;
-  for (size_t i = 0; i < 3 && good; ++i) {
-    const auto [end, error] = std::from_chars(at, last, v[i]);
-    good = error == std::errc{} && v[i] >= 0 && (i == 2 ? end == last : end != last && *end == 'x');
-    at = good && i < 2 ? end + 1 : end;
-  }
-  if (!good)
-    throw UsageError("--window=" + text +
-                     ": wanted auto, whole, centred, or three extents like 64x64x0");
-  return {v[0], v[1], v[2]};
-}
-
 std::array<double, 3> overlaps(const FieldConfig& config) {
   const std::vector<double>& o = config.overlap;
   if (o.size() == 1) return {o[0], o[0], o[0]};
@@ -61,6 +44,22 @@ std::string overlap_text(const std::array<double, 3>& overlap) {
 
 }  // namespace
 
+Dims3 window_extents(const std::string& text) {
+  std::array<int64_t, 3> v{};
+  const char* at = text.data();
+  const char* last = at + text.size();
+  bool good = true;
+  for (size_t i = 0; i < 3 && good; ++i) {
+    const auto [end, error] = std::from_chars(at, last, v[i]);
+    good = error == std::errc{} && v[i] >= 0 && (i == 2 ? end == last : end != last && *end == 'x');
+    at = good && i < 2 ? end + 1 : end;
+  }
+  if (!good)
+    throw UsageError("--window=" + text +
+                     ": wanted auto, whole, centred, or three extents like 64x64x0");
+  return {v[0], v[1], v[2]};
+}
+
 void check_field_config(const FieldConfig& config, const std::string& command) {
   if (config.checkpoint.empty())
     throw UsageError(command + ": --checkpoint=FILE is wanted (best.h5 of a run)");
@@ -71,7 +70,7 @@ void check_field_config(const FieldConfig& config, const std::string& command) {
     throw UsageError(command + ": --mirror is --flips=y, but --flips=" + config.flips +
                      " is given too");
   if (config.window != "auto" && config.window != "whole" && config.window != "centred")
-    parse_extents(config.window);
+    window_extents(config.window);
 }
 
 Flips flips_of(const FieldConfig& config, const TrainedModel& trained) {
@@ -100,7 +99,7 @@ FieldPlan plan_field(const FieldConfig& config, const TrainedModel& trained, con
   const bool whole_grids = shape == Dims3{};
   const bool given =
       config.window != "auto" && config.window != "whole" && config.window != "centred";
-  const Dims3 wanted = given ? parse_extents(config.window) : Dims3{};
+  const Dims3 wanted = given ? window_extents(config.window) : Dims3{};
   const int64_t levels = levels_of(wanted, shape, grid);
   Dims3 window{grid.d, grid.h, levels};
   std::string why;

@@ -204,6 +204,43 @@ onnx::Model onnx_model(UNet3d& net, OnnxUnits units, const data::Scaling& scalin
   return m;
 }
 
+namespace {
+
+void name_source(onnx::Model& model, const StartState& state, data::TextMap texts,
+                 const std::string& input, const std::string& output) {
+  texts["bora.output"] = output;
+  texts["bora.checkpoint"] = state.source;
+  model.inputs.at(0).doc = input;
+  model.outputs.at(0).doc = output;
+  model.doc = detail::join("UNet3d, ", state.source, ", ", state.updates, " updates. ", input,
+                           ". Output: ", output, ".");
+  model.producer = "bora";
+  model.producer_version = build_info().version;
+  model.metadata = std::move(texts);
+}
+
+void describe_classes(onnx::Model& model, const StartState& state, data::TextMap texts) {
+  const data::VolumesConfig& volumes = state.config.volumes;
+  std::string scaled = volumes.normalisation;
+  if (volumes.normalisation == "zscore")
+    scaled = volumes.normalise_cells == "nonzero"
+                 ? "(x - mean) / sigma, of the cells of the image that are not 0"
+                 : "(x - mean) / sigma, of the image itself";
+  if (volumes.normalisation == "none") scaled = "as it is in the files";
+  std::string input = model.inputs.at(0).doc;
+  for (int64_t c = 0; c < state.in_channels; ++c) {
+    const std::string what = detail::join("channel ", c, " of the image, scaled: ", scaled);
+    texts["bora.input." + std::to_string(c)] = what;
+    input += "; " + what;
+  }
+  std::string output = "logits; the class is that of the largest:";
+  for (size_t k = 0; k < volumes.classes.size(); ++k)
+    output += detail::join(k == 0 ? " " : ", ", k, ' ', volumes.classes[k]);
+  name_source(model, state, std::move(texts), input, output);
+}
+
+}  // namespace
+
 void describe(onnx::Model& model, const StartState& state, OnnxUnits units) {
   data::TextMap texts = metadata_of(state);
   texts.erase("format");
@@ -211,6 +248,10 @@ void describe(onnx::Model& model, const StartState& state, OnnxUnits units) {
   static const char* const kChannels[] = {"building mask, -1 in buildings, 1 in the open",
                                           "sine of the wind angle", "cosine of the wind angle"};
   std::string input = model.inputs.at(0).doc;
+  if (is_segmentation(state.config)) {
+    describe_classes(model, state, std::move(texts));
+    return;
+  }
   for (int64_t c = 0; c < state.in_channels && c < 3; ++c) {
     texts["bora.input." + std::to_string(c)] = kChannels[c];
     input += detail::join("; channel ", c, ": ", kChannels[c]);
@@ -224,15 +265,7 @@ void describe(onnx::Model& model, const StartState& state, OnnxUnits units) {
         detail::join("wind speed, normalised: m/s = output * ", scaling.sigma, " + ", scaling.mean);
   if (!in_m_s && state.normalisation == data::NormMode::per_sample)
     output = "wind speed, normalised by each sample's own mean and sigma";
-  texts["bora.output"] = output;
-  texts["bora.checkpoint"] = state.source;
-  model.inputs[0].doc = input;
-  model.outputs.at(0).doc = output;
-  model.doc = detail::join("UNet3d, ", state.source, ", ", state.updates, " updates. ", input,
-                           ". Output: ", output, ".");
-  model.producer = "bora";
-  model.producer_version = build_info().version;
-  model.metadata = std::move(texts);
+  name_source(model, state, std::move(texts), input, output);
 }
 
 }  // namespace bora::unet3d

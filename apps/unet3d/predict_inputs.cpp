@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "data/wind_files.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -16,8 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// All files of a folder whose names end in `suffix`, sorted.
-std::vector<std::string> masks_in(const std::string& folder, const std::string& suffix) {
-  std::vector<std::string> masks;
+std::vector<std::string> files_in(const std::string& folder, const PredictNames& names) {
+  std::vector<std::string> files;
+  const std::string& suffix = names.suffix;
   std::error_code code;
   const auto options = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator it(folder, options, code), end; it != end && !code;
@@ -25,14 +25,15 @@ std::vector<std::string> masks_in(const std::string& folder, const std::string& 
     std::error_code ignored;  // a link to nothing is looked into later, and named
     const std::string name = it->path().filename().string();
     if (!it->is_directory(ignored) && name.size() > suffix.size() && name.ends_with(suffix))
-      masks.push_back(it->path().string());
+      files.push_back(it->path().string());
   }
   if (code) throw UsageError("predict: cannot list '" + folder + "': " + code.message());
-  if (masks.empty())
-    throw UsageError("predict: no mask in folder '" + folder + "': wanted files called <case>" +
-                     suffix + " (data.files.mask_suffix of the run)");
-  std::sort(masks.begin(), masks.end());
-  return masks;
+  if (files.empty())
+    throw UsageError("predict: no " + names.what + " in folder '" + folder +
+                     "': wanted files called <case>" + suffix + " (" + names.suffix_key +
+                     " of the run)");
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 /// A path that is the same for all spellings of it.
@@ -43,41 +44,39 @@ std::string canonical(const std::string& path) {
 }
 
 std::vector<PredictInput> find_here(const std::vector<std::string>& paths,
-                                    const std::string& output, const data::WindConfig& config,
+                                    const std::string& output, const PredictNames& names,
                                     const std::vector<std::string>& others) {
-  std::vector<std::string> masks;
+  std::vector<std::string> files;
   for (const std::string& path : paths) {
     std::error_code ignored;
     if (!fs::is_directory(path, ignored)) {
-      masks.push_back(path);
+      files.push_back(path);
       continue;
     }
-    const std::vector<std::string> found = masks_in(path, config.files.mask_suffix);
-    masks.insert(masks.end(), found.begin(), found.end());
+    const std::vector<std::string> found = files_in(path, names);
+    files.insert(files.end(), found.begin(), found.end());
   }
-  const bool is_file = output.ends_with(".nc");
-  if (is_file && masks.size() > 1)
+  const bool is_file = names.is_file(output);
+  if (is_file && files.size() > 1)
     throw UsageError("predict: --output=" + output + " is one file for " +
-                     std::to_string(masks.size()) + " masks; give a folder");
+                     std::to_string(files.size()) + " " + names.what + "s; give a folder");
   std::set<std::string> read;
-  for (const std::vector<std::string>* list : {&std::as_const(masks), &others})
+  for (const std::vector<std::string>* list : {&std::as_const(files), &others})
     for (const std::string& path : *list)
       if (!path.empty()) read.insert(canonical(path));
   std::vector<PredictInput> inputs;
-  std::map<std::string, std::string> written;  // output -> mask
-  for (const std::string& mask : masks) {
-    const std::string to =
-        is_file
-            ? output
-            : (fs::path(output) / (data::wind_case_name(config, mask) + "_prediction.nc")).string();
-    const std::string file = canonical(to);
-    if (read.contains(file))
-      throw UsageError("predict: the field of '" + mask + "' would replace the input '" + to + "'");
-    const auto [it, fresh] = written.emplace(file, mask);
+  std::map<std::string, std::string> written;  // output -> input
+  for (const std::string& file : files) {
+    const std::string to = is_file ? output : (fs::path(output) / names.output(file)).string();
+    const std::string canonical_to = canonical(to);
+    if (read.contains(canonical_to))
+      throw UsageError("predict: the prediction of '" + file + "' would replace the input '" + to +
+                       "'");
+    const auto [it, fresh] = written.emplace(canonical_to, file);
     if (!fresh)
-      throw UsageError("predict: '" + it->second + "' and '" + mask +
+      throw UsageError("predict: '" + it->second + "' and '" + file +
                        "' would write the same file '" + to + "'");
-    inputs.push_back({mask, to});
+    inputs.push_back({file, to});
   }
   return inputs;
 }
@@ -87,7 +86,7 @@ constexpr char kEnd = '\0';
 
 std::string pack(const std::vector<PredictInput>& inputs) {
   std::string text;
-  for (const PredictInput& i : inputs) text += i.mask + kEnd + i.output + kEnd;
+  for (const PredictInput& i : inputs) text += i.file + kEnd + i.output + kEnd;
   return text;
 }
 
@@ -114,13 +113,12 @@ std::vector<PredictInput> made_by_rank_0(Collective& ranks, const char* what, Ma
 }  // namespace
 
 std::vector<PredictInput> find_predict_inputs(const std::vector<std::string>& paths,
-                                              const std::string& output,
-                                              const data::WindConfig& config,
+                                              const std::string& output, const PredictNames& names,
                                               const std::vector<std::string>& others,
                                               Collective& ranks) {
   // Looked at by one rank: others may see a file system that is not the same yet.
-  return made_by_rank_0(ranks, "looking for masks",
-                        [&] { return find_here(paths, output, config, others); });
+  return made_by_rank_0(ranks, "looking for the inputs",
+                        [&] { return find_here(paths, output, names, others); });
 }
 
 Existing existing_from(const std::string& text) {

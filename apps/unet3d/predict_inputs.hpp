@@ -1,29 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// What predict works on: masks out of files and folders, and where their fields go.
+// What predict works on: masks or images out of files and folders, and where predictions go.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/collective.hpp"
-#include "data/wind_config.hpp"
 
 namespace bora::unet3d {
 
 struct PredictInput {
-  std::string mask;
+  std::string file;  ///< the mask, the image
   std::string output;
 };
 
-/// Collective, with the same result on all ranks.  `paths`: mask files, and folders, of which all
-/// files with the configured mask suffix count, also in folders inside, sorted.  `output`: a
-/// folder, where the field of a case becomes <case>_prediction.nc, or, for one mask, a file (*.nc).
-/// Throws UsageError for a folder without masks, for several masks and one output file, for two
-/// masks that would write the same file, and for an output that is one of the inputs (the masks and
-/// `others`).
+/// How files of a task are called.
+struct PredictNames {
+  std::string what;        ///< "mask", "image"
+  std::string suffix;      ///< files of a folder that count end in it
+  std::string suffix_key;  ///< the setting that it is from
+  /// The name of a prediction in the folder of the outputs, for an input.
+  std::function<std::string(const std::string& input)> output;
+  /// Whether an output of that name is a file rather than a folder.
+  std::function<bool(const std::string& output)> is_file;
+};
+
+/// Collective, with the same result on all ranks.  `paths`: files, and folders, of which all files
+/// with the suffix count, also in folders inside, sorted.  `output`: a folder, or, for one input, a
+/// file.  Throws UsageError for a folder without such files, for several inputs and one output
+/// file, for two inputs that would write the same file, and for an output that is one of the inputs
+/// (those and `others`).
 std::vector<PredictInput> find_predict_inputs(const std::vector<std::string>& paths,
-                                              const std::string& output,
-                                              const data::WindConfig& config,
+                                              const std::string& output, const PredictNames& names,
                                               const std::vector<std::string>& others,
                                               Collective& ranks);
 

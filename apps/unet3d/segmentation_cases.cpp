@@ -4,22 +4,14 @@
 #include <numeric>
 #include <utility>
 
-#include "apps/common/stop.hpp"
 #include "apps/common/text.hpp"
-#include "core/log.hpp"
+#include "apps/unet3d/preflight_hooks.hpp"
 #include "data/window.hpp"
 
 namespace bora::unet3d {
 namespace {
 
 constexpr const char* kParts[] = {"training", "validation", "test"};
-
-data::PreflightHooks hooks(Collective& ranks) {
-  data::PreflightHooks hooks;
-  hooks.may_go_on = [] { apps::leave_if_told("looking into the volumes"); };
-  if (ranks.rank() == 0) hooks.outcome = [](const std::string& line) { log_info(line); };
-  return hooks;
-}
 
 }  // namespace
 
@@ -33,7 +25,7 @@ std::string class_list(const std::vector<std::string>& classes) {
 SegmentationCases::SegmentationCases(const data::VolumesConfig& volumes,
                                      const data::SplitConfig& split, Collective& ranks,
                                      const data::VolumeNormaliser* normaliser)
-    : dataset_(std::make_unique<data::VolumeDataset>(volumes, &ranks, hooks(ranks))),
+    : dataset_(std::make_unique<data::VolumeDataset>(volumes, &ranks, preflight_hooks(ranks))),
       split_(data::split_volumes(dataset_->cases(), split)) {
   training_ = std::make_unique<data::Subset>(*dataset_, dataset_->patches_of(split_.train));
   validation_ = std::make_unique<data::Subset>(*dataset_, split_.validation);
@@ -51,6 +43,16 @@ std::vector<int64_t> SegmentationCases::part(const std::string& name) const {
   std::vector<int64_t> all(static_cast<size_t>(dataset_->size()));
   std::iota(all.begin(), all.end(), int64_t{0});
   return all;
+}
+
+std::vector<double> SegmentationCases::training_weights() const {
+  std::vector<double> weights;
+  bool given = false;
+  for (const int64_t index : training_->indices()) {
+    weights.push_back(dataset_->at(index).sample_weight);
+    given = given || weights.back() != 1;
+  }
+  return given ? weights : std::vector<double>();
 }
 
 std::vector<std::string> SegmentationCases::names(const std::string& name) const {

@@ -33,6 +33,8 @@ class SegmentationCases {
   std::vector<int64_t> part(const std::string& name) const;
   /// The names of those cases.
   std::vector<std::string> names(const std::string& part) const;
+  /// Chances of the patches, of a manifest's column sample_weight; none where all are 1.
+  std::vector<double> training_weights() const;
   /// Throws Error naming the first case of which a patch has an extent below `extent`, what a
   /// network of `levels` levels needs.
   void require_extents(int64_t extent, int64_t levels) const;

@@ -35,7 +35,7 @@ void check_loss(const SegmentationConfig& config) {
 }
 
 train::Loss compute_loss(const SegmentationConfig& config, const Tensor& result,
-                         const Tensor& labels, const Tensor& region) {
+                         const Tensor& labels, const Tensor& region, const Tensor& weights) {
   check_loss(config);
   BORA_CHECK(labels.defined() && labels.rank() == 5 && labels.size(4) == 1,
              "segmentation loss: labels ", labels.shape(), ", wanted (N, D, H, W, 1)");
@@ -51,9 +51,10 @@ train::Loss compute_loss(const SegmentationConfig& config, const Tensor& result,
     loss.total = loss.total.defined() ? nn::add(loss.total, weighted) : weighted;
   };
   if (config.dice_weight > 0)
-    join(nn::dice_cross_entropy(logits, classes, region, dice_alone(config)), config.dice_weight);
+    join(nn::dice_cross_entropy(logits, classes, region, dice_alone(config), weights),
+         config.dice_weight);
   if (config.cross_entropy_weight > 0)
-    join(nn::cross_entropy(logits, classes, region), config.cross_entropy_weight);
+    join(nn::cross_entropy(logits, classes, region, weights), config.cross_entropy_weight);
   const std::vector<std::string> names = loss_names(config);
   loss.parts.emplace_back(names[0], loss.total.detach());
   for (size_t i = 0; i < parts.size(); ++i)
@@ -63,18 +64,20 @@ train::Loss compute_loss(const SegmentationConfig& config, const Tensor& result,
 
 CaseLoss::CaseLoss(int64_t n_classes) : sums_(Tensor::zeros({1, n_classes, kSums}, DType::f64)) {}
 
-void CaseLoss::add(const Tensor& logits, const Tensor& labels, const Tensor& region) {
+void CaseLoss::add(const Tensor& logits, const Tensor& labels, const Tensor& region,
+                   const Tensor& weights) {
   const int64_t cells = labels.numel(), classes = sums_.size(1);
   BORA_CHECK(logits.rank() == 4 && logits.size(3) == classes && logits.numel() == cells * classes,
              "CaseLoss: logits ", logits.shape(), ", labels ", labels.shape(), ", ", classes,
              " classes");
   Tensor normaliser = Tensor::empty({1, cells, 2}, DType::f32),
          sums = Tensor::empty(sums_.shape(), DType::f64);
+  const auto in_a_row = [&](const Tensor& t) { return t.defined() ? t.reshape({1, cells}) : t; };
   kernels::class_loss_sums(
       logits.stream(), logits.reshape({1, cells, classes}),
-      {.labels = labels.reshape({1, cells}),
-       .region = region.defined() ? region.reshape({1, cells}) : region},
+      {.labels = in_a_row(labels), .region = in_a_row(region), .weights = in_a_row(weights)},
       normaliser, sums);
+  weighted_ = weights.defined();
   for (int64_t i = 0; i < sums.numel(); ++i) sums_.data<double>()[i] += sums.data<double>()[i];
 }
 
@@ -83,8 +86,9 @@ train::Loss CaseLoss::value(const SegmentationConfig& config) const {
   const double* s = sums_.data<double>();
   double labelled = 0;
   for (int64_t k = 0; k < sums_.size(1); ++k) labelled += s[k * kSums + 2];
-  BORA_CHECK(labelled == s[4], "segmentation loss: ", s[4] - labelled,
-             " labels are not below the number of classes, ", sums_.size(1));
+  BORA_CHECK(weighted_ ? s[4] >= 0 : labelled == s[4],
+             "segmentation loss: a label is not below the number of classes, ", sums_.size(1),
+             weighted_ ? ", or a weight is negative or not finite" : "");
   const auto value = [&](double dice, double cross_entropy) {
     Tensor loss = Tensor::empty({}, DType::f32);
     kernels::class_loss_value(sums_.stream(),
@@ -92,7 +96,8 @@ train::Loss CaseLoss::value(const SegmentationConfig& config) const {
                                .dice_weight = dice,
                                .smooth = config.smooth,
                                .include_background = config.include_background},
-                              sums_, loss);
+                              sums_, loss,
+                              weighted_ ? kernels::CellWeights::given : kernels::CellWeights::none);
     return loss;
   };
   train::Loss loss;

@@ -54,7 +54,7 @@ std::vector<std::string> SegmentationTask::loss_names() const {
 
 train::Loss SegmentationTask::loss(const data::Batch& batch) {
   return compute_loss(config().segmentation, model_->forward(batch.input), batch.target,
-                      batch.region);
+                      batch.region, batch.weight);
 }
 
 std::vector<std::string> SegmentationTask::score_names() const {
@@ -90,13 +90,14 @@ void SegmentationTask::predict(const Tensor& batch, Device device,
 train::Validated SegmentationTask::validate(const data::Batch& batch, Device device) {
   const std::string what = "the validation case " + batch.names.at(0);
   const Shape cells{batch.target.size(1), batch.target.size(2), batch.target.size(3)};
-  const Tensor truth = batch.target.reshape(cells), region = batch.region.reshape(cells);
+  const Tensor truth = batch.target.reshape(cells), region = batch.region.reshape(cells),
+               weight = batch.weight.defined() ? batch.weight.reshape(cells) : Tensor();
   CaseLoss sums(n_classes());
   std::vector<ClassCounts> counts(static_cast<size_t>(n_classes()));
   predict(batch.input, device, [&](int64_t first, Tensor& logits) {
     const int64_t n = logits.size(0);
     const Tensor slab = truth.rows(first, n), counted = region.rows(first, n);
-    sums.add(logits, slab, counted);
+    sums.add(logits, slab, counted, weight.defined() ? weight.rows(first, n) : Tensor());
     count_classes(slab, largest_class(logits, what), counted, what, counts);
   });
   int64_t scored = 0;

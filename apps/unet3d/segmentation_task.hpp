@@ -26,6 +26,7 @@ class SegmentationTask final : public train::ConfiguredTask<Config> {
   UNet3d& model() override { return *model_; }
   const data::Dataset& training() const override { return cases_->training(); }
   const data::Dataset* validation() const override { return &cases_->validation(); }
+  std::vector<double> sample_weights() const override { return cases_->training_weights(); }
   std::vector<std::string> loss_names() const override;
   train::Loss loss(const data::Batch& batch) override;
   std::vector<std::string> score_names() const override;

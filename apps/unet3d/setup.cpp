@@ -6,9 +6,7 @@
 namespace bora::unet3d {
 
 std::unique_ptr<UNet3d> make_model(const Config& config, int64_t in_channels) {
-  const int64_t outputs =
-      is_segmentation(config) ? static_cast<int64_t>(config.volumes.classes.size()) : 1;
-  return std::make_unique<UNet3d>(in_channels, outputs, config.model);
+  return std::make_unique<UNet3d>(in_channels, outputs_of(config), config.model);
 }
 
 void check_task_keys(const Config& config) {

@@ -9,7 +9,9 @@
 #include "apps/train/run_record.hpp"
 #include "apps/train/setup.hpp"
 #include "apps/unet3d/cases.hpp"
+#include "apps/unet3d/segmentation_cases.hpp"
 #include "apps/unet3d/setup.hpp"
+#include "apps/unet3d/volume_statistics_text.hpp"
 #include "core/build_info.hpp"
 #include "data/checkpoint.hpp"
 #include "nn/amp/grad_scaler.hpp"
@@ -94,14 +96,21 @@ std::vector<std::string>& part_of(StartState& state, const std::string& part) {
 std::vector<std::pair<std::string, std::string>> network_of(const StartState& s) {
   const ModelConfig& m = s.config.model;
   return {{"model.in_channels", text_of(s.in_channels)},
-          {"model.out_channels", "1"},
+          {"model.out_channels", text_of(outputs_of(s.config))},
           {"model.base", text_of(m.base)},
           {"model.levels", text_of(m.levels)},
           {"model.norm", m.norm == "sync_batch" ? "batch" : m.norm},
           {"model.up", m.up},
           {"model.activation", m.activation},
           {"model.max_channels", text_of(m.max_channels)},
-          {"normalisation.mode", data::name_of(s.normalisation)}};
+          {"normalisation.mode",
+           s.images ? s.config.volumes.normalisation : data::name_of(s.normalisation)}};
+}
+
+/// The statistics of the file's images, made anew: another state keeps its own.
+void adopt_images(StartState& s, const Texts& texts) {
+  s.images = std::make_shared<data::VolumeNormaliser>(s.config.volumes);
+  statistics_from_texts(*s.images, [&](const std::string& key) { return texts.text(key); });
 }
 
 }  // namespace
@@ -116,14 +125,21 @@ StartState start_state_of_checkpoint(const std::string& path) {
     config_load_text(s.config, reader.peek<std::string>("config"), path);
     s.in_channels = reader.peek<int64_t>("model_input_channels");
     const std::string norm = "normaliser.normalisation.";
-    s.normalisation = data::norm_mode_from(reader.peek<std::string>(norm + "mode"));
-    s.moments = {reader.peek<int64_t>(norm + "n"), reader.peek<double>(norm + "mean"),
-                 reader.peek<double>(norm + "m2")};
+    if (is_segmentation(s.config)) {
+      s.images = std::make_shared<data::VolumeNormaliser>(s.config.volumes);
+      const StateVisitor::Group group(reader, "normaliser");
+      s.images->state(reader);
+    } else {
+      s.normalisation = data::norm_mode_from(reader.peek<std::string>(norm + "mode"));
+      s.moments = {reader.peek<int64_t>(norm + "n"), reader.peek<double>(norm + "mean"),
+                   reader.peek<double>(norm + "m2")};
+    }
     for (const char* part : kParts)
       part_of(s, part) = reader.peek<std::vector<std::string>>(std::string("cases.") + part);
     s.total_updates = reader.peek<int64_t>("training.total_updates");
     s.world_size = reader.peek<int64_t>("training.world_size");
     s.updates = reader.peek<int64_t>("updates");
+    reader.finish(data::Unread::allow);
     return s;
   });
 }
@@ -133,18 +149,31 @@ StartState start_state_of_settings(const std::string& path, Collective& ranks) {
   s.source = path;
   config_load_file(s.config, path);
   train::check_parallel(s.config);
+  check_task_keys(s.config);
   check_network(s.config);
-  if (s.config.data.root.empty())
-    throw UsageError(path +
-                     ": data.root is not set; wanted the folder of the cases, from which "
-                     "the split and the normalisation come");
-  Cases cases(s.config.data, s.config.split, ranks);
-  cases.fit(ranks);
-  s.in_channels = cases.n_channels();
-  s.normalisation = cases.all().normaliser().mode();
-  s.moments = cases.all().normaliser().moments();
-  for (const char* part : kParts) part_of(s, part) = names_of(cases.part(part));
-  const apps::WindowPlan plan = train::window_plan(s.config, cases.training().size(), ranks);
+  const bool classes = is_segmentation(s.config);
+  if (classes ? s.config.volumes.root.empty() : s.config.data.root.empty())
+    throw UsageError(path + ": " + (classes ? "volumes" : "data") +
+                     ".root is not set; wanted the folder of the cases, from which the split and "
+                     "the normalisation come");
+  int64_t samples = 0;
+  if (classes) {
+    SegmentationCases cases(s.config.volumes, s.config.split, ranks);
+    cases.fit(ranks);
+    s.in_channels = cases.all().n_channels();
+    s.images = std::make_shared<data::VolumeNormaliser>(cases.all().normaliser());
+    for (const char* part : kParts) part_of(s, part) = cases.names(part);
+    samples = cases.training().size();
+  } else {
+    Cases cases(s.config.data, s.config.split, ranks);
+    cases.fit(ranks);
+    s.in_channels = cases.n_channels();
+    s.normalisation = cases.all().normaliser().mode();
+    s.moments = cases.all().normaliser().moments();
+    for (const char* part : kParts) part_of(s, part) = names_of(cases.part(part));
+    samples = cases.training().size();
+  }
+  const apps::WindowPlan plan = train::window_plan(s.config, samples, ranks);
   plan.sampler().require_samples();
   s.total_updates = plan.updates_an_epoch() * s.config.train.epochs;
   s.world_size = ranks.size();
@@ -162,7 +191,9 @@ data::TextMap metadata_of(const StartState& s) {
   set("updates", text_of(s.updates));
   set("total_updates", text_of(s.total_updates));
   set("world_size", text_of(s.world_size));
-  if (s.normalisation == data::NormMode::global) {
+  if (s.images) {
+    statistics_to_texts(*s.images, kPrefix, texts);
+  } else if (s.normalisation == data::NormMode::global) {
     set("normalisation.n", text_of(s.moments.n));
     set("normalisation.mean", text_of(s.moments.mean));
     set("normalisation.m2", text_of(s.moments.m2));
@@ -185,8 +216,13 @@ StartState start_state_of_metadata(const data::SafetensorsReader& file) {
   s.source = file.path();
   config_load_text(s.config, texts.text("config"), file.path() + ", __metadata__ 'bora.config'");
   s.in_channels = texts.number<int64_t>("model.in_channels");
-  s.normalisation = data::norm_mode_from(texts.text("normalisation.mode"));
-  if (s.normalisation == data::NormMode::global) s.moments = texts.moments();
+  if (is_segmentation(s.config)) {
+    s.images = std::make_shared<data::VolumeNormaliser>(s.config.volumes);
+    if (s.images->mode() == data::VolumeNorm::global) adopt_images(s, texts);
+  } else {
+    s.normalisation = data::norm_mode_from(texts.text("normalisation.mode"));
+    if (s.normalisation == data::NormMode::global) s.moments = texts.moments();
+  }
   for (const char* part : kParts) part_of(s, part) = texts.lines(std::string("cases.") + part);
   s.total_updates = texts.positive("total_updates");
   s.world_size = texts.positive("world_size");
@@ -203,6 +239,12 @@ std::string adopt_statistics(StartState& state, const data::SafetensorsReader& f
                      " in " + state.source;
   if (!differences.empty())
     throw UsageError("the weights belong to another network:" + differences);
+  if (state.images) {
+    if (state.images->mode() != data::VolumeNorm::global || !texts.has("normalisation.n"))
+      return "";
+    adopt_images(state, texts);
+    return "the images are scaled by the statistics of " + file.path();
+  }
   if (state.normalisation != data::NormMode::global || !texts.has("normalisation.n")) return "";
   const data::Moments own = texts.moments();
   BORA_CHECK(own.n > 0 && own.scaling().sigma > 0, file.path(), ": __metadata__ has statistics of ",
@@ -234,11 +276,15 @@ void save_start(const std::string& path, const StartState& state, UNet3d& model,
     }
     {
       const StateVisitor::Group outer(v, "normaliser");
-      const StateVisitor::Group group(v, "normalisation");
-      value("mode", data::name_of(s.normalisation));
-      value("n", s.moments.n);
-      value("mean", s.moments.mean);
-      value("m2", s.moments.m2);
+      if (s.images) {
+        s.images->state(v);
+      } else {
+        const StateVisitor::Group group(v, "normalisation");
+        value("mode", data::name_of(s.normalisation));
+        value("n", s.moments.n);
+        value("mean", s.moments.mean);
+        value("m2", s.moments.m2);
+      }
     }
     {
       const StateVisitor::Group group(v, "cases");

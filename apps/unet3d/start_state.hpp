@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/collective.hpp"
 #include "data/normalise.hpp"
 #include "data/safetensors.hpp"
+#include "data/volume_normalise.hpp"
 #include "nn/parameter_arena.hpp"
 
 namespace bora::unet3d {
@@ -21,6 +23,8 @@ struct StartState {
   int64_t in_channels = 1;
   data::NormMode normalisation = data::NormMode::global;
   data::Moments moments;  ///< of the training cases; nothing but with NormMode::global
+  /// Of images, where cells are classified: then the two above say nothing; else nullptr.
+  std::shared_ptr<data::VolumeNormaliser> images = nullptr;
   /// Names of the cases of each part of the split.
   std::vector<std::string> training, validation, test;
   int64_t total_updates = 0;  ///< of a run

@@ -10,8 +10,10 @@
 
 namespace bora::data {
 
-/// What was drawn for the geometry of one sample.  In this order: elastic warp, zoom and rotation
-/// about the centre (one interpolation for all three), mirrors, quarter turns (exact).
+/// What was drawn for the geometry of one sample.  In this order: zoom and rotation about the
+/// centre, elastic warp (one interpolation for all three), mirrors, quarter turns (exact copies).
+/// Along an axis on which the patch has one cell nothing is moved, and nothing turns about the
+/// others: a slice stays a slice.
 struct Geometry {
   std::array<bool, 3> flip{};              ///< along x, y, z
   std::array<int, 3> quarter_turns{};      ///< in the planes xy, xz, yz, 0 to 3: the first axis

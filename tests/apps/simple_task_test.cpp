@@ -141,6 +141,83 @@ TEST_F(SimpleTasks, EveryEpochDrawsAnewWithoutBeingTold) {
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 12u);
 }
 
+/// Noise whose cases 0 and 1 are a group each, and all others one.
+class GroupedNoise final : public data::Dataset {
+ public:
+  GroupedNoise(int64_t n, std::shared_ptr<Log> log) : noise_(n, std::move(log)) {}
+  int64_t size() const override { return noise_.size(); }
+  std::string group(int64_t index) const override {
+    return std::to_string(std::min(index, int64_t{2}));
+  }
+  data::Sample read(int64_t index, const data::WindowChoice& choice) const override {
+    return noise_.read(index, choice);
+  }
+
+ private:
+  Noise noise_;
+};
+
+// Row 71: with train.sampling = geometry an epoch is as many draws as there are samples, the same
+// for any number of ranks; a run that was stopped in the middle of an epoch, at an odd place, goes
+// on with the draws that are left, and repeats of a sample have random numbers of their own.
+TEST_F(SimpleTasks, GeometrySamplingDrawsGroupsAlikeAndResumes) {
+  // Global batches of 6 samples for 1, 2 and 3 ranks: 7 draws an epoch are an update of 6 and one
+  // of 1.
+  const std::string batch = "train.global_batch = 6\ntrain.sampling = 'geometry'\n";
+  const auto run = [&](const std::string& more, bool resume) {
+    Settings s = settings(batch + more);
+    s.resume = resume;
+    s.overwrite = !resume;
+    Trainer trainer(
+        [&] {
+          return make_task(s, std::make_unique<Net>(s.width, nn::NormKind::group),
+                           GroupedNoise(7, log), NoData{}, squared);
+        },
+        s, *ranks);
+    trainer.run();
+  };
+  run("train.max_updates = 1\n", false);
+  ranks->barrier("stopped");
+  run("", true);
+  std::string mine;
+  for (const auto& [index, draw] : log->reads) mine += detail::join(index, " ", draw, "\n");
+  std::multiset<std::string> all;
+  for (int r = 0; r < ranks->size(); ++r) {
+    std::istringstream text(ranks->broadcast_text(mine, r, "reads"));
+    for (std::string line; std::getline(text, line);) all.insert(line);
+  }
+  const std::vector<double> weights{1, 1, 0.2, 0.2, 0.2, 0.2, 0.2};
+  size_t n_repeats = 0;
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    std::vector<uint64_t> seen(7, 0);
+    for (const int64_t i : data::weighted_order(weights, 0, epoch)) {
+      uint64_t& repeat = seen[static_cast<size_t>(i)];
+      const RngKey key{
+          0, rng_stream("augment", static_cast<uint64_t>(epoch), static_cast<uint64_t>(i), repeat)};
+      n_repeats += repeat > 0;
+      ++repeat;
+      EXPECT_GE(all.count(detail::join(i, " ", key.uniform(0))), 1u) << "epoch " << epoch;
+      all.erase(detail::join(i, " ", key.uniform(0)));
+    }
+  }
+  EXPECT_TRUE(all.empty()) << "only the draws of the two epochs: " << *all.begin();
+  EXPECT_GE(n_repeats, 2u);
+}
+
+TEST_F(SimpleTasks, WeightedSamplingWantsWeights) {
+  const Settings s = settings("train.sampling = 'weighted'\n");
+  EXPECT_THAT(message_of([&] {
+                Trainer(
+                    [&] {
+                      return make_task(s, std::make_unique<Net>(s.width, nn::NormKind::group),
+                                       Noise(6, log), NoData{}, squared);
+                    },
+                    s, *ranks)
+                    .run();
+              }),
+              HasSubstr("train.sampling=weighted, but the samples have no weights"));
+}
+
 // Features 137, 173: scores are joined over all ranks by sums and counts, whatever a rank has; one
 // rank writes.
 TEST_F(SimpleTasks, ScoresArePooledAndWrittenOnce) {

@@ -335,17 +335,13 @@ TEST(ClassLoss, WeightsThatAreAllZeroGiveNoLossAndNoGradient) {
   const Tensor none = test::zeros({2, 2, 1, 1}, DType::f32);
   EXPECT_EQ(0.0, value_of(both, logits, {labels, {}, none}));
   // One of two samples: half of the other's loss.
-  const Tensor half = make_tensor({2, 2, 1, 1}, {1, 1, 0, 0}, DType::f32);
-  const Tensor first = make_tensor(
-      {1, 2, 1, 1, 2},
-      [&] {
-        std::vector<double> v = normal_values(8, 8);
-        v.resize(4);
-        return v;
-      }(),
-      DType::f32);
-  EXPECT_NEAR(value_of(both, first, {test::zeros({1, 2, 1, 1}, DType::u8)}) / 2,
-              value_of(both, logits, {labels, {}, half}), 1e-7);
+  std::vector<double> values = normal_values(8, 8);
+  const Tensor some = make_tensor({2, 2, 1, 1}, {3, 2, 0, 0}, DType::f32);
+  const double got = value_of(both, logits, {labels, {}, some});
+  values.resize(4);
+  const Tensor first = make_tensor({1, 2, 1, 1, 2}, values, DType::f32);
+  const Tensor weights = make_tensor({1, 2, 1, 1}, {3, 2}, DType::f32);
+  EXPECT_EQ(value_of(both, first, {test::zeros({1, 2, 1, 1}, DType::u8), {}, weights}) / 2, got);
 }
 
 TEST(ClassLoss, BadWeightsAndLabelsGiveNaN) {

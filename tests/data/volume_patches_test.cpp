@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows 75, 79, 90, 92: patches of volumes, as a pure function of a key.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <thread>
+
+#include "data/batch.hpp"
+#include "tests/data/volume_fixture.hpp"
+#include "tests/support/message_of.hpp"
+
+namespace bora::data::test {
+namespace {
+
+using bora::testing::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class VolumePatches : public VolumeTest {
+ protected:
+  /// One case, image = places(grid), with label 1 in these cells.
+  VolumeDataset one_case(const Dims3& grid, const std::vector<Dims3>& labelled,
+                         const std::function<void(VolumesConfig&)>& change) const {
+    Tensor label = no_labels(grid);
+    for (const Dims3& c : labelled) label.data<uint8_t>()[(c.d * grid.h + c.h) * grid.w + c.w] = 1;
+    write_pair("a", places(grid), label);
+    VolumesConfig config = pairs();
+    change(config);
+    return VolumeDataset(config);
+  }
+  static RngKey key(uint64_t i) { return {5, rng_stream("test", i)}; }
+};
+
+bool contains(const Window& w, const Dims3& cell) {
+  for (int i = 0; i < 3; ++i)
+    if (cell[i] < w.begin[i] || cell[i] >= w.begin[i] + w.shape[i]) return false;
+  return true;
+}
+
+TEST_F(VolumePatches, ACaseIsReadWholeAsItIs) {
+  const VolumeDataset data = one_case({5, 4, 3}, {{4, 3, 2}}, [](auto& c) { c.patch = {2, 2, 2}; });
+  const Sample s = read_sample(data, 0, WindowChoice::centred());
+  EXPECT_EQ(s.input.shape(), (Shape{5, 4, 3, 1}));
+  EXPECT_EQ(s.input.to_vector<float>(), places({5, 4, 3}).to_vector<float>());
+  EXPECT_EQ(s.target.shape(), (Shape{5, 4, 3, 1}));
+  EXPECT_EQ(s.target.dtype(), DType::u8);
+  EXPECT_EQ(s.target.data<uint8_t>()[59], 1);
+  EXPECT_EQ(s.target.data<uint8_t>()[58], 0);
+  EXPECT_EQ(s.region.to_vector<uint8_t>(), std::vector<uint8_t>(60, 1));
+  EXPECT_FALSE(s.weight.defined());
+  EXPECT_TRUE(s.window.is_whole_grid());
+  EXPECT_EQ(s.name, "a");
+}
+
+TEST_F(VolumePatches, ImageLabelAndWindowOfAPatchBelongTogether) {
+  const VolumeDataset data = one_case({9, 8, 7}, {{4, 3, 2}}, [](auto& c) { c.patch = {3, 2, 4}; });
+  for (uint64_t k = 0; k < 50; ++k) {
+    const Sample s = data.read(0, WindowChoice::random(key(k)));
+    const Window& w = s.window;
+    ASSERT_EQ(s.input.shape(), (Shape{3, 2, 4, 1}));
+    int64_t i = 0;
+    for (int64_t x = 0; x < 3; ++x)
+      for (int64_t y = 0; y < 2; ++y)
+        for (int64_t z = 0; z < 4; ++z, ++i) {
+          const Dims3 cell{w.begin.d + x, w.begin.h + y, w.begin.w + z};
+          EXPECT_EQ(s.input.data<float>()[i],
+                    static_cast<float>(10000 * cell.d + 100 * cell.h + cell.w));
+          EXPECT_EQ(s.target.data<uint8_t>()[i], cell == Dims3(4, 3, 2) ? 1 : 0);
+        }
+  }
+}
+
+TEST_F(VolumePatches, EveryPlaceComesEquallyOften) {
+  const VolumeDataset data = one_case({5, 4, 3}, {}, [](auto& c) { c.patch = {3, 4, 2}; });
+  std::map<std::array<int64_t, 3>, int64_t> counts;
+  const int64_t n = 6000;
+  for (int64_t k = 0; k < n; ++k) {
+    const Window w = data.patch_window(0, key(static_cast<uint64_t>(k)));
+    ++counts[{w.begin.d, w.begin.h, w.begin.w}];
+  }
+  ASSERT_EQ(counts.size(), 3U * 1U * 2U);  // so every cell is in some patch
+  const double p = 1.0 / 6, five_sigma = 5 * std::sqrt(static_cast<double>(n) * p * (1 - p));
+  for (const auto& [begin, count] : counts)
+    EXPECT_NEAR(static_cast<double>(count), static_cast<double>(n) * p, five_sigma);
+}
+
+TEST_F(VolumePatches, TheShareOfForegroundPatchesIsAsAsked) {
+  // One labelled cell in a corner of a large volume: a patch anywhere holds it with chance
+  // 1 / 30^3, so whether it is there says how the patch was drawn.
+  const Dims3 cell{31, 31, 31};
+  const VolumeDataset data = one_case({32, 32, 32}, {cell}, [](auto& c) {
+    c.patch = {3, 3, 3};
+    c.foreground = 0.3;
+  });
+  const int64_t n = 3000;
+  int64_t hits = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const Window w = data.patch_window(0, key(static_cast<uint64_t>(k)));
+    EXPECT_FALSE(w.has_padding());
+    hits += contains(w, cell);
+  }
+  const double p = 0.3, five_sigma = 5 * std::sqrt(static_cast<double>(n) * p * (1 - p));
+  EXPECT_NEAR(static_cast<double>(hits), static_cast<double>(n) * p, five_sigma);
+}
+
+TEST_F(VolumePatches, LabelledCellsAtTheEdgeAreInThePatchThatIsMovedToFit) {
+  for (const Dims3 cell : {Dims3{0, 0, 0}, Dims3{8, 7, 6}, Dims3{0, 7, 3}, Dims3{4, 0, 6}}) {
+    const VolumeDataset data = one_case({9, 8, 7}, {cell}, [](auto& c) {
+      c.patch = {4, 5, 7};
+      c.foreground = 1;
+    });
+    const Sample s = data.read(0, WindowChoice::random(key(1)));
+    EXPECT_TRUE(contains(s.window, cell)) << cell;
+    EXPECT_FALSE(s.window.has_padding());
+    const auto labels = s.target.to_vector<uint8_t>();
+    EXPECT_EQ(std::count(labels.begin(), labels.end(), 1), 1);
+  }
+}
+
+TEST_F(VolumePatches, APatchIsCentredOnItsCellWhereThereIsRoom) {
+  const VolumeDataset data = one_case({20, 20, 20}, {{10, 9, 8}}, [](auto& c) {
+    c.patch = {5, 4, 3};
+    c.foreground = 1;
+  });
+  EXPECT_EQ(data.patch_window(0, key(3)).begin, (Dims3{10 - 2, 9 - 2, 8 - 1}));
+}
+
+TEST_F(VolumePatches, EachClassHasTheSameChanceByClass) {
+  Tensor label = no_labels({30, 3, 3});
+  for (int64_t i = 0; i < 9 * 20; ++i) label.data<uint8_t>()[i] = 1;  // x < 20
+  label.data<uint8_t>()[9 * 29] = 3;                                  // cell (29, 0, 0)
+  write_pair("a", places({30, 3, 3}), label);
+  VolumesConfig config = pairs();
+  config.classes = {"none", "large", "absent", "small"};
+  config.patch = {1, 1, 1};
+  config.foreground = 1;
+  const double n = 3000;
+  for (const bool by_class : {false, true}) {
+    config.foreground_by_class = by_class;
+    const VolumeDataset data(config);
+    int64_t small = 0;
+    for (uint64_t k = 0; k < 3000; ++k) {
+      const Window w = data.patch_window(0, key(k));
+      EXPECT_TRUE(w.begin.d < 20 || w.begin == Dims3(29, 0, 0));
+      small += w.begin.d == 29;
+    }
+    const double p = by_class ? 0.5 : 1.0 / 181;
+    EXPECT_NEAR(static_cast<double>(small), n * p, 5 * std::sqrt(n * p * (1 - p)));
+  }
+}
+
+TEST_F(VolumePatches, AVolumeWithoutForegroundIsDrawnFromAnywhereAndToldOnce) {
+  const VolumeDataset data = one_case({9, 8, 7}, {}, [](auto& c) {
+    c.patch = {4, 4, 4};
+    c.foreground = 1;
+  });
+  ::testing::internal::CaptureStderr();
+  std::set<int64_t> begins;
+  for (uint64_t k = 0; k < 200; ++k) begins.insert(data.patch_window(0, key(k)).begin.d);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(begins.size(), 6U);
+  const std::string line = "no labelled cell in '" + root + "/a_label.h5'";
+  ASSERT_THAT(log, HasSubstr(line));
+  EXPECT_THAT(log.substr(log.find(line) + 1), Not(HasSubstr(line)));
+}
+
+TEST_F(VolumePatches, WhatIsSmallerThanThePatchIsPadded) {
+  const VolumeDataset data = one_case({3, 8, 2}, {{0, 0, 0}}, [](auto& c) {
+    c.patch = {6, 4, 5};
+    c.foreground = 1;
+    c.padding = "minimum";
+    c.normalisation = "fixed";
+    c.fixed_mean = {100};
+    c.fixed_sigma = {2};
+  });
+  const Sample s = data.read(0, WindowChoice::random(key(2)));
+  EXPECT_EQ(s.window.begin, (Dims3{-1, 0, -1}));
+  int64_t i = 0, n_inside = 0;
+  for (int64_t x = 0; x < 6; ++x)
+    for (int64_t y = 0; y < 4; ++y)
+      for (int64_t z = 0; z < 5; ++z, ++i) {
+        const bool inside = x >= 1 && x < 4 && z >= 1 && z < 3;
+        n_inside += inside;
+        EXPECT_EQ(s.valid.data<uint8_t>()[i], inside);
+        EXPECT_EQ(s.region.data<uint8_t>()[i], inside);
+        const double value = inside ? static_cast<double>(10000 * (x - 1) + 100 * y + z - 1) : 0;
+        EXPECT_EQ(s.input.data<float>()[i], static_cast<float>((value - 100) / 2));
+        EXPECT_EQ(s.target.data<uint8_t>()[i], x == 1 && y == 0 && z == 1 ? 1 : 0);
+      }
+  EXPECT_EQ(n_inside, 3 * 4 * 2);
+}
+
+TEST_F(VolumePatches, ABoxIsAVolumeOfItsOwn) {
+  write_pair("a", places({6, 5, 4}), no_labels({6, 5, 4}));
+  write_list("m.csv", "case,image,box\nlow,a_image.h5,\"0:3,,\"\nhigh,a_image.h5,\"3:6,1:4,2:\"\n");
+  VolumesConfig config = pairs();
+  config.list = "m.csv";
+  config.patch = {2, 2, 2};
+  const VolumeDataset data(config);
+  ASSERT_EQ(data.name(0), "high");
+  const Sample whole = data.read(0, WindowChoice::centred());
+  EXPECT_EQ(whole.input.shape(), (Shape{3, 3, 2, 1}));
+  EXPECT_EQ(whole.input.data<float>()[0], 30102);
+  for (uint64_t k = 0; k < 50; ++k) {
+    const Sample s = data.read(0, WindowChoice::random(key(k)));
+    const Dims3 b = s.window.begin;
+    EXPECT_EQ(s.input.data<float>()[0], static_cast<float>(30102 + 10000 * b.d + 100 * b.h + b.w));
+    EXPECT_LT(data.read(1, WindowChoice::random(key(k))).input.data<float>()[7], 30000);
+  }
+}
+
+TEST_F(VolumePatches, TheSameBitsFromAnyThreadAndLoader) {
+  SyntheticVolumesOptions o;
+  o.n_cases = 3;
+  o.grid = {14, 13, 12};
+  write_synthetic_volumes(root, o);
+  VolumesConfig config = synthetic();
+  config.patch = {8, 8, 8};
+  config.foreground = 0.5;
+  config.patches_per_volume = 4;
+  const VolumeDataset data(config);
+  const std::vector<int64_t> patches = data.patches_of({0, 1, 2});
+  EXPECT_EQ(patches.size(), 12U);
+  const Subset training(data, patches);
+  const DistributedSampler sampler({.n_samples = training.size(), .seed = 1});
+  std::vector<std::vector<float>> wanted;
+  for (const int threads : {0, 1, 4}) {
+    const VolumeDataset fresh(config);  // labelled cells are found again, by other threads
+    const Subset mine(fresh, patches);
+    Loader<Sample> loader({.n_threads = threads}, sample_reader(mine, Reading::random, 9),
+                          sample_namer(mine));
+    loader.start(sampler.slots({}));
+    std::vector<std::vector<float>> found;
+    while (std::optional<Sample> s = loader.next()) {
+      found.push_back(s->input.to_vector<float>());
+      for (const uint8_t label : s->target.to_vector<uint8_t>()) found.back().push_back(label);
+    }
+    if (wanted.empty()) wanted = found;
+    EXPECT_EQ(found, wanted) << threads << " threads";
+  }
+  // Patches of one volume differ within an epoch.
+  EXPECT_EQ(std::set<std::vector<float>>(wanted.begin(), wanted.end()).size(), 12U);
+}
+
+TEST_F(VolumePatches, ARepeatedDrawOfASampleIsAnotherPatch) {
+  const VolumeDataset data = one_case({20, 20, 20}, {}, [](auto& c) { c.patch = {4, 4, 4}; });
+  const auto read = sample_reader(data, Reading::random, 1);
+  const Slot first{.slot = 0, .index = 0}, again{.slot = 1, .index = 0, .repeat = 1};
+  EXPECT_FALSE(read(first).window == read(again).window);
+}
+
+TEST_F(VolumePatches, WeightsComeWithTheirCells) {
+  SyntheticVolumesOptions o;
+  o.n_cases = 2;
+  o.grid = {12, 11, 10};
+  o.format = "h5";
+  o.weights = true;
+  write_synthetic_volumes(root, o);
+  VolumesConfig config = synthetic();
+  config.image_suffix = config.label_suffix = config.weight_suffix = ".h5";
+  config.patch = {16, 6, 6};
+  const VolumeDataset data(config);
+  std::vector<Sample> samples;
+  for (const int64_t i : {0, 1}) samples.push_back(data.read(i, WindowChoice::random(key(4))));
+  for (const Sample& s : samples) {
+    ASSERT_EQ(s.weight.shape(), (Shape{16, 6, 6}));
+    for (int64_t i = 0; i < s.weight.numel(); ++i)
+      EXPECT_EQ(s.weight.data<float>()[i], s.valid.data<uint8_t>()[i] == 0    ? 0
+                                           : s.target.data<uint8_t>()[i] == 0 ? 1
+                                                                              : 2);
+  }
+  const Batch batch = collate(samples);
+  ASSERT_EQ(batch.weight.shape(), (Shape{2, 16, 6, 6}));
+  samples[1].weight = Tensor();
+  const Tensor joined = collate(samples).weight;  // no weights: 1 each
+  EXPECT_EQ(joined.rows(1, 2).clone().to_vector<float>(), std::vector<float>(576, 1));
+  samples[0].weight = Tensor();
+  EXPECT_FALSE(collate(samples).weight.defined());
+}
+
+TEST_F(VolumePatches, IgnoredLabelsAndMissingValuesAreLeftOutOfTheRegion) {
+  Tensor image = places({4, 3, 2}), label = no_labels({4, 3, 2});
+  image.data<float>()[5] = NAN;
+  label.data<uint8_t>()[9] = 255;
+  label.data<uint8_t>()[10] = 1;
+  write_pair("a", image, label);
+  VolumesConfig config = pairs();
+  config.missing = "mask";
+  config.label_map = {"1:1", "255:ignore"};
+  const Sample s = VolumeDataset(config).read(0, WindowChoice::centred());
+  for (int64_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(s.region.data<uint8_t>()[i], i == 5 || i == 9 ? 0 : 1) << i;
+    EXPECT_EQ(s.valid.data<uint8_t>()[i], i == 5 ? 0 : 1) << i;
+    EXPECT_EQ(s.target.data<uint8_t>()[i], i == 10 ? 1 : 0) << i;
+    EXPECT_TRUE(std::isfinite(s.input.data<float>()[i])) << i;
+  }
+  EXPECT_EQ(s.input.data<float>()[5], 0);
+}
+
+TEST_F(VolumePatches, BadValuesOfAPatchAreNamedWithTheirCellInTheFile) {
+  Tensor image = places({6, 3, 2}), label = no_labels({6, 3, 2}),
+         weight = Tensor::full({6, 3, 2}, 1, DType::f32);
+  write_pair("a", image, label);
+  write("a_weight.h5", "weight", weight);
+  write_list("m.csv", "case,box\na,\"2:6,1:3,\"\n");
+  VolumesConfig config = pairs();
+  config.list = "m.csv";
+  config.weight_suffix = "_weight.h5";
+  config.preflight = "headers";
+  const auto refusal = [&](const std::string& name, const std::string& variable, Tensor& t,
+                           double value) {
+    const int64_t at = (3 * 3 + 2) * 2 + 1;  // cell (3, 2, 1)
+    const auto set = [&](double v) {
+      if (t.dtype() == DType::u8)
+        t.data<uint8_t>()[at] = static_cast<uint8_t>(v);
+      else
+        t.data<float>()[at] = static_cast<float>(v);
+      write(name, variable, t);
+    };
+    const double before =
+        t.dtype() == DType::u8 ? t.data<uint8_t>()[at] : static_cast<double>(t.data<float>()[at]);
+    set(value);
+    const VolumeDataset data(config);
+    const std::string text = message_of([&] { data.read(0, WindowChoice::centred()); });
+    set(before);
+    return text;
+  };
+  EXPECT_THAT(refusal("a_label.h5", "label", label, 7),
+              AllOf(HasSubstr("a_label.h5', variable 'label': 1 of 16 labels have no class, the "
+                              "first is 7 at cell (3, 2, 1)")));
+  EXPECT_THAT(refusal("a_image.h5", "raw", image, NAN),
+              HasSubstr("missing (NaN), the first at cell (3, 2, 1)"));
+  EXPECT_THAT(refusal("a_image.h5", "raw", image, INFINITY),
+              HasSubstr("infinite value at cell (3, 2, 1)"));
+  EXPECT_THAT(refusal("a_weight.h5", "weight", weight, -0.5),
+              HasSubstr("a_weight.h5', variable 'weight': the weight at cell (3, 2, 1) is -0.5"));
+  EXPECT_THAT(refusal("a_weight.h5", "weight", weight, NAN), HasSubstr("cell (3, 2, 1) is nan"));
+}
+
+TEST_F(VolumePatches, AFileThatChangedIsNamed) {
+  const VolumeDataset data = one_case({4, 4, 4}, {}, [](auto&) {});
+  write("a_label.h5", "label", Tensor::zeros({4, 4, 5}, DType::u8));
+  EXPECT_THAT(message_of([&] { data.read(0, WindowChoice::centred()); }),
+              AllOf(HasSubstr("/a_label.h5'"), HasSubstr("changed")));
+}
+
+TEST_F(VolumePatches, ACachedVolumeGivesTheSameBits) {
+  SyntheticVolumesOptions o;
+  o.n_cases = 2;
+  o.grid = {14, 13, 12};
+  write_synthetic_volumes(root, o);
+  VolumesConfig config = synthetic();
+  config.patch = {8, 8, 8};
+  config.foreground = 0.5;
+  const VolumeDataset plain(config);
+  config.cache.kind = "ram";
+  const VolumeDataset cached(config);
+  ASSERT_NE(cached.cache(), nullptr);
+  for (uint64_t k = 0; k < 20; ++k) {
+    const auto choice = WindowChoice::random(key(k));
+    const Sample a = plain.read(k % 2, choice), b = cached.read(k % 2, choice);
+    EXPECT_EQ(a.input.to_vector<float>(), b.input.to_vector<float>());
+    EXPECT_EQ(a.target.to_vector<uint8_t>(), b.target.to_vector<uint8_t>());
+  }
+  EXPECT_GT(cached.cache()->counts().from_cache, 0);
+}
+
+TEST_F(VolumePatches, WindowsForPredictionLeaveTheLabelAlone) {
+  const VolumeDataset data = one_case({4, 4, 4}, {{0, 0, 0}}, [](auto&) {});
+  std::filesystem::remove(root + "/a_label.h5");
+  const Sample s = data.read_image_window(0, {{4, 4, 4}, {3, 4, 4}, {-1, 0, 0}});
+  EXPECT_EQ(s.input.data<float>()[16], 0);
+  EXPECT_EQ(s.input.data<float>()[32], 10000);
+  EXPECT_EQ(s.valid.data<uint8_t>()[0], 0);
+  EXPECT_EQ(s.valid.data<uint8_t>()[16], 1);
+  EXPECT_THAT(message_of([&] {
+                data.read_image_window(0, {{5, 4, 4}, {3, 4, 4}, {}});
+              }),
+              HasSubstr("a window of a grid of 5x4x4, the case has 4x4x4"));
+}
+
+// Row 95: the transforms see image, label, region and weights together, and the patch keeps its
+// size.
+TEST_F(VolumePatches, TransformsVaryImageAndLabelTogether) {
+  SyntheticVolumesOptions o;
+  o.n_cases = 1;
+  o.grid = {24, 22, 20};
+  o.noise = 0;
+  write_synthetic_volumes(root, o);
+  VolumesConfig config = synthetic();
+  config.normalisation = "none";
+  config.patch = {10, 10, 12};
+  config.foreground = 1;
+  config.transforms.flip_x = 0.5;
+  config.transforms.quarter_turns = {"xy"};
+  const VolumeDataset data(config);
+  config.transforms.rotation = {30};
+  config.transforms.rotation_probability = 1;
+  const VolumeDataset turned(config);
+  int64_t n_varied = 0;
+  for (uint64_t k = 0; k < 30; ++k) {
+    const auto choice = WindowChoice::random(key(k));
+    const Sample s = data.read(0, choice);
+    ASSERT_EQ(s.input.shape(), (Shape{10, 10, 12, 1}));
+    // The image says which label belongs to it: 100 (class + 1).
+    for (int64_t i = 0; i < s.valid.numel(); ++i)
+      ASSERT_EQ(s.input.data<float>()[i],
+                s.valid.data<uint8_t>()[i] ? 100.0f * (1 + s.target.data<uint8_t>()[i]) : 0.0f);
+    n_varied +=
+        s.input.to_vector<float>() != data.read_window(0, s.window).input.to_vector<float>();
+    EXPECT_EQ(s.input.to_vector<float>(), data.read(0, choice).input.to_vector<float>());
+    const Sample t = turned.read(0, choice);
+    ASSERT_EQ(t.input.shape(), (Shape{10, 10, 12, 1}));
+    ASSERT_EQ(t.target.shape(), (Shape{10, 10, 12, 1}));
+    EXPECT_EQ(t.window, turned.patch_window(0, choice.key));
+    const float* v = t.input.data<float>();
+    for (int64_t i = 0; i < t.valid.numel(); ++i)
+      if (t.valid.data<uint8_t>()[i]) EXPECT_TRUE(v[i] >= 99.9f && v[i] <= 300.1f) << v[i];
+    const auto region = t.region.to_vector<uint8_t>();
+    EXPECT_GT(std::count(region.begin(), region.end(), 1), 600);
+  }
+  EXPECT_GT(n_varied, 10);
+}
+
+// Row 117: what the maker writes is the formula.
+TEST_F(VolumePatches, SyntheticVolumesAreTheirFormulaInEveryFormat) {
+  for (const std::string format : {"nii", "nii.gz", "h5"}) {
+    std::filesystem::remove_all(root);
+    SyntheticVolumesOptions o;
+    o.n_cases = 2;
+    o.grid = {9, 11, 8};
+    o.channels = 2;
+    o.noise = 0;
+    o.format = format;
+    o.seed = 3;
+    EXPECT_EQ(write_synthetic_volumes(root, o), (std::vector<std::string>{"case1", "case2"}));
+    VolumesConfig config = synthetic();
+    const bool hdf5 = format == "h5";
+    config.image_suffix = hdf5 ? ".h5" : "_image." + format;
+    config.label_suffix = hdf5 ? ".h5" : "_label." + format;
+    config.normalisation = "none";
+    const Sample s = VolumeDataset(config).read(1, WindowChoice::centred());
+    ASSERT_EQ(s.input.shape(), (Shape{9, 11, 8, 2})) << format;
+    const auto shapes = synthetic_shapes(o, 1);
+    int64_t i = 0;
+    std::set<int> classes;
+    for (int x = 0; x < 9; ++x)
+      for (int y = 0; y < 11; ++y)
+        for (int z = 0; z < 8; ++z, ++i) {
+          const uint8_t c = synthetic_class(shapes, x + 0.5, y + 0.5, z + 0.5);
+          classes.insert(c);
+          ASSERT_EQ(s.target.data<uint8_t>()[i], c) << format;
+          ASSERT_EQ(s.input.data<float>()[2 * i], 100.0f * static_cast<float>(c + 1)) << format;
+          ASSERT_EQ(s.input.data<float>()[2 * i + 1], 150.0f * static_cast<float>(c + 1)) << format;
+        }
+    EXPECT_EQ(classes.size(), 3U);
+  }
+  SyntheticVolumesOptions bad;
+  bad.format = "png";
+  EXPECT_THAT(message_of([&] { write_synthetic_volumes(root, bad); }),
+              HasSubstr("the format nii, nii.gz or h5"));
+}
+
+TEST(ForegroundCells, OfManyCellsEachIsKeptWithTheSameChance) {
+  // 8000 cells of class 1 in slabs of 1000, 10,000 kept at most: all; 40,000: a quarter of each
+  // tenth, within five standard deviations of the hypergeometric count.
+  const int64_t n = 40000;
+  ForegroundCells cells({{}, {40, 1000, 1}}, 2);
+  for (int slab = 0; slab < 40; ++slab) cells.add(Tensor::full({1, 1000, 1}, 1, DType::u8));
+  EXPECT_EQ(cells.count(), n);
+  ASSERT_EQ(cells.kept(1).size(), 10000U);
+  std::vector<int64_t> tenth(10, 0);
+  for (const int64_t i : cells.kept(1)) ++tenth[static_cast<size_t>(i / 4000)];
+  EXPECT_EQ(std::set<int64_t>(cells.kept(1).begin(), cells.kept(1).end()).size(), 10000U);
+  const double sigma = std::sqrt(10000 * 0.1 * 0.9 * 0.75);
+  for (const int64_t count : tenth) EXPECT_NEAR(static_cast<double>(count), 1000, 5 * sigma);
+
+  ForegroundCells few({{}, {8, 1000, 1}}, 2);
+  for (int slab = 0; slab < 8; ++slab) few.add(Tensor::full({1, 1000, 1}, 1, DType::u8));
+  EXPECT_EQ(few.kept(1).size(), 8000U);
+  std::set<int64_t> drawn;  // every one of 60 cells comes
+  ForegroundCells all({{}, {3, 4, 5}}, 2);
+  all.add(Tensor::full({3, 4, 5}, 1, DType::u8));
+  for (uint64_t k = 0; k < 2000; ++k) {
+    const Dims3 c = *all.draw({1, k}, false);
+    drawn.insert((c.d * 4 + c.h) * 5 + c.w);
+  }
+  EXPECT_EQ(drawn.size(), 60U);
+}
+
+TEST(ForegroundCells, MemoryIsBoundedForManyClasses) {
+  ForegroundCells cells({{}, {254, 400, 1}}, 254);
+  for (int c = 0; c < 254; ++c) cells.add(Tensor::full({1, 400, 1}, c, DType::u8));
+  int64_t kept = 0;
+  for (int64_t c = 1; c < 254; ++c) kept += static_cast<int64_t>(cells.kept(c).size());
+  EXPECT_LE(kept, ForegroundCells::kMostCellsInAll);
+  EXPECT_GE(kept, 253 * 64);
+}
+
+}  // namespace
+}  // namespace bora::data::test
