@@ -58,7 +58,7 @@ has "5 cases in $work/data, 5 geometries" "$work/split"
 has "geometries in two parts: none" "$work/split"
 [ "$(wc -l <"$work/split.csv")" -eq 6 ] || fail "the manifest has not a row for each case"
 has "0VF20,data/$wind,data/$mask,20," "$work/split.csv"
-"$unet3d" data split "${set[@]}" --split.by=case --split.validation_cases=105VF5 --split.test=0 >"$work/split"
+"$unet3d" data split --data.root="$work/data" --split.by=case --split.validation_cases=105VF5 >"$work/split"
 has "geometries in two parts: none" "$work/split"
 
 # Damage: listed whole, exit code 1 on all ranks, in text and JSON; skipped or refused in training.
