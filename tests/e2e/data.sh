@@ -96,6 +96,6 @@ expect_failure 1 "$work/nowhere" "$unet3d" data check --data.root="$work/nowhere
 expect_failure 2 "files.range wants two numbers" "$unet3d" data check "${set[@]}" --data.files.range=5
 for c in "" inspect check stats split; do
   # shellcheck disable=SC2086
-  "$unet3d" data $c --help | grep -q "unet3d data" || fail "no help: $c"
+  "$unet3d" data $c --help | grep "unet3d data" >/dev/null || fail "no help: $c"
 done
 echo "data: all as it should be"

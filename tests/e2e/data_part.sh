@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# unet3d data inspect, check, stats, split as a user meets them: the same output on 1, 2 and 4 ranks, damage named, and the line of
+# the pre-flight in a training's log (features 88, 89, 96, 102).
+# shellcheck source=tests/e2e/common.sh
+source "$(dirname "$0")/common.sh"
+unet3d=$bin/unet3d
+wind=wind_speed_filled/0VF20_ws_filled.nc mask=mask_buildings/0VF20_ws_building_mask.nc
+
+# same NAME COMMAND...: prints what the command prints, the same on 1, 2 and 4 ranks but for times and threads.
+same() {
+  local name=$1 n
+  shift
+  for n in 1 2 4; do
+    mpirun -n "$n" "$unet3d" data "$@" >"$work/$name.$n" 2>"$work/$name.$n.log" || { cat "$work/$name.$n.log" >&2; fail "$name on $n ranks"; }
+    sed -i 's/ in [0-9.]* s by [0-9]* threads\?//' "$work/$name.$n"
+    cmp -s "$work/$name.1" "$work/$name.$n" || { diff "$work/$name.1" "$work/$name.$n" >&2 || true; fail "$name: $n ranks print another text"; }
+  done
+  cat "$work/$name.1"
+}
+has() { grep -qF -- "$1" "$2" || { cat "$2" >&2; fail "'$1' is not in $2"; }; }
+
+# A small copy, with manifest folders as they are.
+mkdir -p "$work/data/wind_speed_filled" "$work/data/mask_buildings"
+for c in 0VF20 0VF44 105VF54 105VF5 120VF10; do
+  cp "$data/wind_speed_filled/${c}_ws_filled.nc" "$work/data/wind_speed_filled"
+  cp "$data/mask_buildings/${c}_ws_building_mask.nc" "$work/data/mask_buildings"
+done
+set=(--data.root="$work/data" --split.test=0.2)
+
+same inspect inspect "$work/data/$wind" "$work/data/$mask" >"$work/inspect"
+has "NetCDF-4" "$work/inspect"
+has "wind_speed (x 64, y 64, z 32) f32 in m s-1" "$work/inspect"
+has "this looks like a wind speed in m/s" "$work/inspect"
+has "2 distinct values: -1: " "$work/inspect"
+has "this looks like a building mask: -1 building, 1 open" "$work/inspect"
+has "no NaN" "$work/inspect"
+"$unet3d" data inspect "$work/data/$wind" --variable=wind_speed --picture="$work/field.png" >"$work/out"
+[ "$(head -c 4 "$work/field.png" | tail -c 3)" = PNG ] || fail "no picture"
+
+same check check "${set[@]}" >"$work/check"
+has "pre-flight: 10 files" "$work/check"
+has "preflight = full: all values read, none bad" "$work/check"
+has "0 problems, 5 good cases" "$work/check"
+
+same stats stats "${set[@]}" >"$work/stats"
+has "training part: 3 of 5 cases" "$work/stats"
+has "suggested: data.normalisation=global: mean " "$work/stats"
+
+same split split "${set[@]}" --csv="$work/split.csv" >"$work/split"
+has "5 cases in $work/data, 5 geometries" "$work/split"
+has "geometries in two parts: none" "$work/split"
+[ "$(wc -l <"$work/split.csv")" -eq 6 ] || fail "the manifest has not a row for each case"
+has "0VF20,data/$wind,data/$mask,20," "$work/split.csv"
+"$unet3d" data split --data.root="$work/data" --split.by=case --split.validation_cases=105VF5 >"$work/split"
+has "geometries in two parts: none" "$work/split"
+
+# Damage: listed whole, exit code 1 on all ranks, in text and JSON; skipped or refused in training.
+printf 'no data set' >"$work/data/$wind"
+rm "$work/data/mask_buildings/0VF44_ws_building_mask.nc"
+for n in 1 2; do
+  for form in "" --json; do
+    got=0
+    # shellcheck disable=SC2086
+    mpirun -n "$n" "$unet3d" data check "${set[@]}" $form >"$work/bad" 2>"$work/bad.log" || got=$?
+    [ "$got" -eq 1 ] || fail "data check $form of damaged files: exit code $got"
+    has "$wind" "$work/bad"
+    has "has no mask '0VF44_ws_building_mask.nc'" "$work/bad"
+  done
+  has '"good_cases":3,"problems":2' "$work/bad"
+done
+expect_failure 1 "$wind" mpirun -n 2 "$unet3d" data inspect "$work/data/$wind" "$work/data/wind_speed_filled/0VF44_ws_filled.nc"
+expect_failure 1 "2 problem(s) with the files in" mpirun -n 2 "$unet3d" data split "${set[@]}"
+"$unet3d" data split "${set[@]}" --data.files.on_bad_files=skip >"$work/split" 2>"$work/log"
+has "3 cases in" "$work/split"
+has "These cases are left out" "$work/log"
+
+# Usage.
+expect_failure 2 "data: no command" "$unet3d" data
+expect_failure 2 "data: unknown command 'chekc'" "$unet3d" data chekc
+expect_failure 2 "data inspect: no file given" "$unet3d" data inspect
+expect_failure 1 "$work/none.nc': No such file" "$unet3d" data inspect "$work/none.nc"
+expect_failure 1 "is a folder, wanted a file" "$unet3d" data inspect "$work"
+expect_failure 1 "has no variable 'speed'" "$unet3d" data inspect "$work/data/wind_speed_filled/0VF44_ws_filled.nc" --variable=speed
+expect_failure 2 "picture: wanted one file" "$unet3d" data inspect "$work/a.nc" "$work/b.nc" --picture="$work/p.png"
+expect_failure 2 "data.root is not set" "$unet3d" data check
+expect_failure 2 "level" "$unet3d" data check "${set[@]}" --level=some
+expect_failure 2 "part" "$unet3d" data stats "${set[@]}" --part=none
+expect_failure 1 "$work/nowhere" "$unet3d" data check --data.root="$work/nowhere"
+expect_failure 2 "files.range wants two numbers" "$unet3d" data check "${set[@]}" --data.files.range=5
+for c in "" inspect check stats split; do
+  # shellcheck disable=SC2086
+  "$unet3d" data $c --help | grep -q "unet3d data" || fail "no help: $c"
+done
+echo "data: all as it should be"
