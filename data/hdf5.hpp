@@ -98,10 +98,10 @@ class Object {
   TypeInfo attribute_type(const std::string& name) const;
 
   /// Reads an attribute.  T: int64_t, uint64_t, double, bool, std::string, or std::vector of
-  /// int64_t, uint64_t, double, std::string.  Numbers convert (a fraction or a value out of range is an error
-  /// for an integer T); a scalar T accepts an array of one element; text may be of fixed or
-  /// variable length.  Throws Error naming file, object and attribute if it is missing or does not
-  /// fit.
+  /// int64_t, uint64_t, double, std::string.  Numbers convert (a fraction or a value out of range
+  /// is an error for an integer T); a scalar T accepts an array of one element; text may be of
+  /// fixed or variable length.  Throws Error naming file, object and attribute if it is missing or
+  /// does not fit.
   template <class T>
   T attribute(const std::string& name) const;
 
@@ -197,12 +197,19 @@ class Group : public Object {
   /// Creates a data set without writing to it (groups above it are made).
   Dataset create_dataset(const std::string& path, const Shape& shape, DType type,
                          const Storage& storage = {});
+  /// The same for numbers of any width in the file: "i8", "u8", "i16", ..., "u64", "f16", "bf16",
+  /// "f32", "f64" (TypeInfo::name).  What is written to it converts; nothing warns of values out of
+  /// its range.
+  Dataset create_dataset(const std::string& path, const Shape& shape,
+                         const std::string& stored_type, const Storage& storage = {});
   /// Creates and writes; the tensor is on the CPU, its type is kept (f16 and bf16 too).
   Dataset write_dataset(const std::string& path, const Tensor& values, const Storage& storage = {});
 
  protected:
   using Object::Object;
   Group wrap(Id id, const std::string& path) const;
+  Dataset create_of(const std::string& path, const Shape& shape, const Id& element,
+                    const Storage& storage);
   std::string child_label(const std::string& path) const;
   std::string file_;
 };

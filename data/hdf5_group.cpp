@@ -129,6 +129,27 @@ Group Group::create_group(const std::string& path) {
 Dataset Group::create_dataset(const std::string& path, const Shape& shape, DType type,
                               const Storage& storage) {
   Lock lock;
+  return create_of(path, shape, detail::memory_type(type), storage);
+}
+
+Dataset Group::create_dataset(const std::string& path, const Shape& shape,
+                              const std::string& stored_type, const Storage& storage) {
+  Lock lock;
+  const std::pair<const char*, hid_t> integers[] = {
+      {"i8", H5T_NATIVE_INT8},    {"u8", H5T_NATIVE_UINT8},  {"i16", H5T_NATIVE_INT16},
+      {"u16", H5T_NATIVE_UINT16}, {"i32", H5T_NATIVE_INT32}, {"u32", H5T_NATIVE_UINT32},
+      {"i64", H5T_NATIVE_INT64},  {"u64", H5T_NATIVE_UINT64}};
+  for (const auto& [name, type] : integers)
+    if (stored_type == name) return create_of(path, shape, Id(BORA_HDF5(H5Tcopy(type))), storage);
+  for (const DType type : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    if (stored_type == name_of(type))
+      return create_of(path, shape, detail::memory_type(type), storage);
+  BORA_FAIL("creating data set '", child_label(path), "': type '", stored_type,
+            "', wanted i8 to u64, f16, bf16, f32 or f64");
+}
+
+Dataset Group::create_of(const std::string& path, const Shape& shape, const Id& element,
+                         const Storage& storage) {
   return with_context("creating data set '" + child_label(path) + "'", [&] {
     std::array<hsize_t, Shape::kMaxRank> extents{}, chunk{};
     bool empty = false;
@@ -162,7 +183,6 @@ Dataset Group::create_dataset(const std::string& path, const Shape& shape, DType
     BORA_HDF5(H5Pset_obj_track_times(list.get(), false));
     const Id links(BORA_HDF5(H5Pcreate(H5P_LINK_CREATE)));
     BORA_HDF5(H5Pset_create_intermediate_group(links.get(), 1));
-    const Id element = detail::memory_type(type);
     return Dataset(Id(BORA_HDF5(H5Dcreate2(id(), path.c_str(), element.get(), space.get(),
                                            links.get(), list.get(), H5P_DEFAULT))),
                    child_label(path));

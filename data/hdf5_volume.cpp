@@ -125,6 +125,16 @@ void find_spacing(const hdf5::File& file, const hdf5::Dataset& dataset, const Vo
   }
 }
 
+/// As data convert writes it: 3 rows of 4 numbers.
+void find_affine(const hdf5::Dataset& dataset, VolumeInfo& info) {
+  if (!dataset.has_attribute("affine")) return;
+  const auto numbers = dataset.attribute<std::vector<double>>("affine");
+  BORA_CHECK(numbers.size() == 12 || numbers.size() == 16, "attribute 'affine': ", numbers.size(),
+             " numbers, wanted 12 (3 rows of 4)");
+  info.affine.emplace();
+  for (size_t i = 0; i < 12; ++i) (*info.affine)[i / 4][i % 4] = numbers[i];
+}
+
 class Hdf5Volume : public VolumeFile {
  public:
   explicit Hdf5Volume(const VolumeSource& source) {
@@ -147,6 +157,7 @@ class Hdf5Volume : public VolumeFile {
         BORA_CHECK(extents_[i] > 0, "axis ", i, " of ", text_of(extents_), " has no cells");
       describe_storage(dataset_, axes_, info_);
       find_spacing(file_, dataset_, axes_, info_);
+      find_affine(dataset_, info_);
       info_.unit = text_attribute(dataset_, "units");
     });
   }

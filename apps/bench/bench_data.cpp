@@ -32,8 +32,8 @@ struct DataBenchConfig {
   int64_t size = 256;
   int64_t patch = 64;
   int64_t n_files = 2;
-  int64_t patches = 16;
-  int64_t rounds = 9;
+  int64_t patches = 48;
+  int64_t rounds = 7;
   int64_t threads = 2;
   std::vector<std::string> chunks = {"64x64x64", "32x32x32", "1x256x256"};
   std::vector<std::string> codecs = {"deflate4+shuffle"};

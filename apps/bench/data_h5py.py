@@ -7,7 +7,7 @@
 Commands on stdin, one a line; each is answered by one line:
   files PATH PATH ...     open these (data set "raw"), and keep them open in every process
   read TABLE              read the patches of a table: lines of "file z y x dz dy dx" with 0-based file
-                          numbers; process p takes lines p, p + PROCESSES, ...
+                          numbers; a process that is free takes the next one
                           answer: seconds from the start of all to the end of the last, sum of all values
 Files are opened once, as a careful user does; the chunk cache is h5py's default.
 """
@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 
-def work(pipe, number, of):
+def work(pipe, taken):
     files = []
     while True:
         command = pipe.recv()
@@ -30,15 +30,16 @@ def work(pipe, number, of):
             pipe.send(None)
         elif command[0] == "read":
             sets = [f["raw"] for f in files]
-            total, n = 0.0, 0
-            patches = []
-            for i, z, y, x, dz, dy, dx in command[1][number::of]:
-                patches.append(sets[i][z:z + dz, y:y + dy, x:x + dx])
-                n += 1
-                if len(patches) == 8:  # a batch; its sum is not timed work of ours either
-                    total += float(sum(p.ravel()[::4096].astype(np.float64).sum() for p in patches))
-                    patches = []
-            total += float(sum(p.ravel()[::4096].astype(np.float64).sum() for p in patches))
+            total = 0.0
+            while True:
+                with taken.get_lock():
+                    at = taken.value
+                    taken.value += 1
+                if at >= len(command[1]):
+                    break
+                i, z, y, x, dz, dy, dx = command[1][at]
+                patch = sets[i][z:z + dz, y:y + dy, x:x + dx]
+                total += float(patch.ravel()[::4096].astype(np.float64).sum())
             pipe.send(total)
         else:
             return
@@ -47,9 +48,10 @@ def work(pipe, number, of):
 def main():
     of = int(sys.argv[1])
     pipes = []
-    for number in range(of):
+    taken = multiprocessing.Value("q", 0)
+    for _ in range(of):
         here, there = multiprocessing.Pipe()
-        process = multiprocessing.Process(target=work, args=(there, number, of), daemon=True)
+        process = multiprocessing.Process(target=work, args=(there, taken), daemon=True)
         process.start()
         pipes.append(here)
     print("ready h5py", h5py.version.version, "HDF5", h5py.version.hdf5_version, flush=True)
@@ -62,6 +64,7 @@ def main():
                 command = ("read", [tuple(map(int, row.split())) for row in table])
         else:
             break
+        taken.value = 0
         begin = time.perf_counter()
         for pipe in pipes:
             pipe.send(command)

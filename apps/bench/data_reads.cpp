@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "core/error.hpp"
@@ -22,24 +26,67 @@ namespace bora::bench {
 
 namespace {
 
-/// body(thread) on threads; seconds from the first start to the last end.
-double on_threads(int n, const std::function<void(int)>& body) {
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(n));
-  std::vector<std::thread> threads;
-  const double begin = now_s();
-  for (int t = 0; t < n; ++t)
-    threads.emplace_back([&, t] {
+/// Threads that stay, as a loader's (and as the peer's processes) do: what they keep for reading is
+/// warm.
+class Workers {
+ public:
+  ~Workers() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    start_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+  /// body(thread) on `n` threads; seconds from the common start to the last end.
+  double run(int n, const std::function<void(int)>& body) {
+    std::unique_lock lock(mutex_);
+    while (static_cast<int>(threads_.size()) < n)
+      threads_.emplace_back([this, t = static_cast<int>(threads_.size())] { work(t); });
+    body_ = &body;
+    n_ = left_ = n;
+    error_ = nullptr;
+    ++round_;
+    const double begin = now_s();
+    start_.notify_all();
+    done_.wait(lock, [&] { return left_ == 0; });
+    const double seconds = now_s() - begin;
+    if (error_) std::rethrow_exception(error_);
+    return seconds;
+  }
+
+ private:
+  void work(int t) {
+    std::unique_lock lock(mutex_);
+    for (int64_t seen = 0;;) {
+      start_.wait(lock, [&] { return ends_ || (round_ != seen && t < n_); });
+      if (ends_) return;
+      seen = round_;
+      lock.unlock();
+      std::exception_ptr error;
       try {
-        body(t);
+        (*body_)(t);
       } catch (...) {
-        errors[static_cast<size_t>(t)] = std::current_exception();
+        error = std::current_exception();
       }
-    });
-  for (std::thread& t : threads) t.join();
-  const double seconds = now_s() - begin;
-  for (const auto& e : errors)
-    if (e) std::rethrow_exception(e);
-  return seconds;
+      lock.lock();
+      if (error) error_ = error;
+      if (--left_ == 0) done_.notify_one();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable start_, done_;
+  std::vector<std::thread> threads_;
+  const std::function<void(int)>* body_ = nullptr;
+  std::exception_ptr error_;
+  int n_ = 0, left_ = 0;
+  int64_t round_ = 0;
+  bool ends_ = false;
+};
+
+double on_threads(int n, const std::function<void(int)>& body) {
+  static Workers workers;
+  return workers.run(n, body);
 }
 
 }  // namespace
@@ -109,12 +156,11 @@ void write_table(const std::string& path, const std::vector<Patch>& patches) {
 
 Reading read_patches(const std::vector<std::string>& files, const std::vector<Patch>& patches,
                      int n_threads) {
-  std::vector<double> sums(static_cast<size_t>(n_threads), 0);
+  std::vector<double> sums(patches.size(), 0);  // in order, whoever reads what
+  std::atomic<size_t> next{0};
   Reading r;
-  r.seconds = on_threads(n_threads, [&](int t) {
-    double sum = 0;
-    for (size_t i = static_cast<size_t>(t); i < patches.size();
-         i += static_cast<size_t>(n_threads)) {
+  r.seconds = on_threads(n_threads, [&](int) {
+    for (size_t i = next++; i < patches.size(); i = next++) {
       const Patch& p = patches[i];
       const std::array<int64_t, 3> begin{p.begin.d, p.begin.h, p.begin.w};
       const std::array<int64_t, 3> count{p.count.d, p.count.h, p.count.w};
@@ -122,9 +168,8 @@ Reading read_patches(const std::vector<std::string>& files, const std::vector<Pa
                                 .open_dataset("raw")
                                 .read(begin, count, DType::f32);
       const float* v = values.data<float>();
-      for (int64_t k = 0; k < values.numel(); k += 4096) sum += static_cast<double>(v[k]);
+      for (int64_t k = 0; k < values.numel(); k += 4096) sums[i] += static_cast<double>(v[k]);
     }
-    sums[static_cast<size_t>(t)] = sum;
   });
   for (const double s : sums) r.sum += s;
   return r;

@@ -32,8 +32,8 @@ struct Reading {
   double seconds = 0;
   double sum = 0;  ///< of every 4096th value of each patch, to compare with the peer's
 };
-/// Reads the patches on threads (thread t takes t, t + n_threads, ...), each as training does: the
-/// file is opened, read and closed.
+/// Reads the patches on threads, each of which takes the next one as a loader's do; the file is
+/// opened, read and closed for each.
 Reading read_patches(const std::vector<std::string>& files, const std::vector<Patch>& patches,
                      int n_threads);
 

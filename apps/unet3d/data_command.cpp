@@ -30,6 +30,7 @@ int data_command(MpiSession& session, const std::vector<std::string>& all_args) 
   if (!args.empty()) args.erase(args.begin());
   if (command == "inspect") return data_inspect_command(session, args);
   if (command == "check") return data_check_command(session, args);
+  if (command == "convert") return data_convert_command(session, args);
   if (command == "stats") return data_stats_command(session, args);
   if (command == "split") return data_split_command(session, args);
   if (command == "--help" || command == "-h" || command == "help") {

@@ -18,6 +18,7 @@ namespace bora::unet3d {
 
 int data_inspect_command(MpiSession& session, const std::vector<std::string>& args);
 int data_check_command(MpiSession& session, const std::vector<std::string>& args);
+int data_convert_command(MpiSession& session, const std::vector<std::string>& args);
 int data_stats_command(MpiSession& session, const std::vector<std::string>& args);
 int data_split_command(MpiSession& session, const std::vector<std::string>& args);
 
