@@ -108,6 +108,15 @@ int64_t bytes_of(const PreflightItem& item) {
   return bytes;
 }
 
+/// Without the place in our source that BORA_CHECK adds: the list is for people with bad files.
+std::string without_place(const std::string& text) {
+  const size_t at = text.rfind("  [");
+  const bool is_place =
+      at != text.npos && text.ends_with(']') &&
+      (text.find(".cpp:", at) != text.npos || text.find(".hpp:", at) != text.npos);
+  return is_place ? text.substr(0, at) : text;
+}
+
 Outcome look(const PreflightCheck& check, size_t index, PreflightDepth depth) {
   Outcome outcome;
   try {
@@ -117,7 +126,7 @@ Outcome look(const PreflightCheck& check, size_t index, PreflightDepth depth) {
   } catch (const std::exception& e) {
     outcome.problems.push_back(e.what());
   }
-  for (std::string& problem : outcome.problems) problem = one_line(std::move(problem));
+  for (std::string& problem : outcome.problems) problem = one_line(without_place(problem));
   return outcome;
 }
 

@@ -185,8 +185,9 @@ double ValueSummary::percentile(double p) const {
     below += bins_[i];
     if (below < rank) continue;
     const Edges e = edges_of(i);
-    // Whole numbers stand at the edge of their bin that is nearest to 0.
-    const double value = whole_ ? e.near : 0.5 * (e.near + e.far);
+    // Whole numbers stand at the edge of their bin that is nearest to 0; 0 shares one with what is
+    // next to nothing.
+    const double value = whole_ || e.near == 0 ? e.near : 0.5 * (e.near + e.far);
     return std::clamp(value, min_, max_);
   }
   return max_;

@@ -210,7 +210,7 @@ std::string report_hdf5(const std::string& path, const FieldReportOptions& optio
     if (!options.variable.empty() && name != options.variable) continue;
     const data::VariableInfo info = file.info(name);
     out << "  " << name << " (" << extents_text(info) << ") " << info.type.name;
-    if (!info.units.empty()) out << " in " << info.units;
+    if (!info.units.empty() && info.units != "1") out << " in " << info.units;
     const bool is_field = info.extents.size() >= 3 &&
                           info.type.kind != data::hdf5::TypeInfo::Kind::text &&
                           info.type.kind != data::hdf5::TypeInfo::Kind::other;

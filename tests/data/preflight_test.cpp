@@ -207,7 +207,9 @@ TEST(ReadableFile, WhatIsNoReadableFileIsNamed) {
     ASSERT_EQ(::seteuid(65534), 0);
   }
   const std::string text = refusal();
-  if (is_root) ASSERT_EQ(::seteuid(0), 0);
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
   EXPECT_THAT(text, AllOf(HasSubstr(path), HasSubstr("Permission denied")));
 }
 

@@ -58,7 +58,7 @@ has "5 cases in $work/data, 5 geometries" "$work/split"
 has "geometries in two parts: none" "$work/split"
 [ "$(wc -l <"$work/split.csv")" -eq 6 ] || fail "the manifest has not a row for each case"
 has "0VF20,data/$wind,data/$mask,20," "$work/split.csv"
-"$unet3d" data split "${set[@]}" --split.by=case --split.validation_cases=105VF5 --split.test=0 >"$work/split"
+"$unet3d" data split --data.root="$work/data" --split.by=case --split.validation_cases=105VF5 >"$work/split"
 has "geometries in two parts: none" "$work/split"
 
 # Damage: listed whole, exit code 1 on all ranks, in text and JSON; skipped or refused in training.
@@ -96,6 +96,6 @@ expect_failure 1 "$work/nowhere" "$unet3d" data check --data.root="$work/nowhere
 expect_failure 2 "files.range wants two numbers" "$unet3d" data check "${set[@]}" --data.files.range=5
 for c in "" inspect check stats split; do
   # shellcheck disable=SC2086
-  "$unet3d" data $c --help | grep -q "unet3d data" || fail "no help: $c"
+  "$unet3d" data $c --help | grep "unet3d data" >/dev/null || fail "no help: $c"
 done
 echo "data: all as it should be"
