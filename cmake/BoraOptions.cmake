@@ -71,6 +71,12 @@ elseif(BORA_NATIVE)
   set(bora_arch_flags -mcpu=native)
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12.2 makes {1, 1, 1, 1} of the constants {1, 1, 0, 0} when it joins straight-line code to 512-bit vectors
+  # (tests/core/compiler_test.cpp). Loops are vectorised elsewhere; nothing of ours is slower without.
+  list(APPEND bora_arch_flags -fno-tree-slp-vectorize)
+endif()
+
 set(bora_warning_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                        -Wimplicit-fallthrough)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
