@@ -37,17 +37,17 @@ awk -v d="$dice" 'BEGIN { exit !(d > 0.7) }' || { cat "$work/table1" >&2; fail "
 [ "$(column voxels front 1 "$work/e1.csv")" = "$(column volume_mm3 front 1 "$work/e1.csv")" ] || fail "volumes are not in mm^3"
 
 # The prediction has the image's own form and cells: as the label of the image it is the network's own opinion, and Dice is 1.
-quiet "$bin/unet3d" predict --checkpoint="$run/best.h5" --probabilities --output="$work/out" "$mri/head_image.nii.gz"
-ls "$work/out/head_prediction.nii.gz" "$work/out/head_probabilities.nii.gz" >/dev/null
+quiet "$bin/unet3d" predict --checkpoint="$run/best.h5" --probabilities --output="$work/masks" "$mri/head_image.nii.gz"
+ls "$work/masks/head_prediction.nii.gz" "$work/masks/head_probabilities.nii.gz" >/dev/null
 mkdir "$work/own"
 cp "$mri/head_image.nii.gz" "$work/own"
-cp "$work/out/head_prediction.nii.gz" "$work/own/head_label.nii.gz"
+cp "$work/masks/head_prediction.nii.gz" "$work/own/head_label.nii.gz"
 printf 'case,image,label\nhead,head_image.nii.gz,head_label.nii.gz\n' >"$work/own/cases.csv"
 quiet "${evaluate[@]}" --root="$work/own" --output="$work/own.csv" >/dev/null
 [ "$(column dice head 1 "$work/own.csv")" = 1 ] || { cat "$work/own.csv" >&2; fail "the prediction read back is another one"; }
 for n in 1 2; do
-  quiet mpirun -n "$n" "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/out$n" "$mri"
-  cmp "$work/out/head_prediction.nii.gz" "$work/out$n/head_prediction.nii.gz" || fail "predictions differ with $n ranks"
+  quiet mpirun -n "$n" "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/masks$n" "$mri"
+  cmp "$work/masks/head_prediction.nii.gz" "$work/masks$n/head_prediction.nii.gz" || fail "predictions differ with $n ranks"
 done
 
 # A run that stops and goes on has the bits of one that does not; other settings of what is scored are refused.
