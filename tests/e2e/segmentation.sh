@@ -68,7 +68,7 @@ for policy in skip one zero; do
 done
 
 # HDF5 files with raw, label and weight in one, three classes, a split by share; predicted into HDF5 and read back as a label.
-"$bin/make_volumes" "$work/balls" h5 5 >/dev/null
+"$bin/make_volumes" "$work/balls" h5 5 >"$work/names"
 balls=(--task=segmentation --volumes.root="$work/balls" --volumes.image_suffix=.h5 --volumes.label_suffix=.h5
        --volumes.weight_suffix=.h5 --volumes.classes="background,ball,box" --split.validation=0.2 --model.base=4 --model.levels=2
        --model.norm=instance --train.batch=2 --optim.lr=1e-2 --train.epochs=6)
@@ -81,8 +81,9 @@ quiet mpirun -n 2 "$bin/unet3d" predict --checkpoint="$work/h5/best.h5" --probab
 [ "$(find "$work/balls_out" -name 'case*_prediction.h5' | wc -l)" -eq 5 ] || fail "not every HDF5 volume has a prediction"
 [ "$(find "$work/balls_out" -name 'case*_probabilities.h5' | wc -l)" -eq 5 ] || fail "no probabilities"
 printf 'case,image,label,weight\n' >"$work/balls_out/own.csv"
-for i in 0 1 2 3 4; do printf 'case%d,%s,%s,%s\n' $i "$work/balls/case$i.h5" "case${i}_prediction.h5" "$work/balls/case$i.h5"; done \
-  >>"$work/balls_out/own.csv"
+while read -r name; do
+  printf '%s,%s,%s,%s\n' "$name" "$work/balls/$name.h5" "${name}_prediction.h5" "$work/balls/$name.h5"
+done <"$work/names" >>"$work/balls_out/own.csv"
 quiet "$bin/unet3d" train "${balls[@]}" --volumes.list="$work/balls_out/own.csv" --train.max_updates=1 --output.dir="$work/own_run"
 quiet "$bin/unet3d" evaluate --checkpoint="$work/own_run/last.h5" --part=all --output="$work/own5.csv" >/dev/null
 for k in 0 1 2; do
