@@ -74,8 +74,12 @@ void draw_pictures(const EvaluateConfig& config, TrainedModel& trained,
 void evaluate_segmentation(const EvaluateConfig& config, TrainedModel& trained, Collective& ranks) {
   check(config, trained);  // refuses before anything is read
   if (!config.root.empty()) trained.config.volumes.root = config.root;
-  const SegmentationCases cases(trained.config.volumes, trained.config.split, ranks,
-                                trained.images.get());
+  data::SplitConfig split = trained.config.split;
+  if (config.part == "all") {  // of other data, perhaps one case
+    split = {};
+    split.validation = 0;
+  }
+  const SegmentationCases cases(trained.config.volumes, split, ranks, trained.images.get());
   const std::string& root = trained.config.volumes.root;
   if (config.part != "all")
     for (const auto& [part, names] :

@@ -96,8 +96,8 @@ train::Validated SegmentationTask::validate(const data::Batch& batch, Device dev
   std::vector<ClassCounts> counts(static_cast<size_t>(n_classes()));
   predict(batch.input, device, [&](int64_t first, Tensor& logits) {
     const int64_t n = logits.size(0);
-    const Tensor slab = truth.rows(first, n), counted = region.rows(first, n);
-    sums.add(logits, slab, counted, weight.defined() ? weight.rows(first, n) : Tensor());
+    const Tensor slab = truth.rows(first, first + n), counted = region.rows(first, first + n);
+    sums.add(logits, slab, counted, weight.defined() ? weight.rows(first, first + n) : Tensor());
     count_classes(slab, largest_class(logits, what), counted, what, counts);
   });
   int64_t scored = 0;
@@ -164,7 +164,8 @@ train::Picture SegmentationTask::picture(const train::ScoredCase& scored, const 
   const Shape cells = sample.region.shape();
   Tensor prediction = Tensor::empty(cells, DType::u8);
   predict(data::collate({sample}).input, device, [&](int64_t first, Tensor& logits) {
-    prediction.rows(first, logits.size(0)).copy_from(largest_class(logits, "case " + found.name));
+    prediction.rows(first, first + logits.size(0))
+        .copy_from(largest_class(logits, "case " + found.name));
   });
   const data::VolumeInfo info = data::open_volume(found.image)->info();
   data::ClassFigure figure{.title = "Case " + found.name,

