@@ -70,6 +70,7 @@ WindTask::WindTask(const Config& config, Collective& ranks) : ConfiguredTask(con
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
   cases_ = std::make_unique<Cases>(config.data, config.split, ranks);
+  cases_->use_cache(ranks);
   model_ = make_model(config, cases_->n_channels());
   cases_->require_extents(model_->min_extent(), config.model.levels);
 }
@@ -191,9 +192,13 @@ std::vector<std::string> WindTask::ways_to_less_memory() const {
 
 std::vector<std::string> WindTask::describe() const {
   const int64_t deep = config().model.deep_supervision;
-  return {detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm",
-                       deep > 0 ? detail::join(", ", deep, " further heads in training") : ""),
-          "data: " + cases_->describe()};
+  std::vector<std::string> lines{
+      detail::join("unet3d: base ", config().model.base, ", ", config().model.norm, " norm",
+                   deep > 0 ? detail::join(", ", deep, " further heads in training") : ""),
+      "data: " + cases_->describe()};
+  if (const data::VolumeCache* cache = cases_->all().cache())
+    lines.push_back("data.cache: " + cache->describe());
+  return lines;
 }
 
 std::vector<std::string> WindTask::warnings(int n_ranks) const {
