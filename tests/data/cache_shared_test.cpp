@@ -118,9 +118,12 @@ TEST(SharedCache, TellsMemoryThatIsFullLaterAndGoesOn) {
 TEST(SharedCache, SurvivesASmallShmThatFills) {
   constexpr int kNotHere = 77;
   const int code = in_child([] {
-    const std::string users = "0 " + std::to_string(::getuid()) + " 1";
+    const std::string user = "0 " + std::to_string(::getuid()) + " 1";
+    const std::string group = "0 " + std::to_string(::getgid()) + " 1";
     if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return kNotHere;
-    std::ofstream("/proc/self/uid_map") << users;
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/uid_map") << user;
+    std::ofstream("/proc/self/gid_map") << group;
     if (::mount("shm", "/dev/shm", "tmpfs", 0, "size=1m") != 0) return kNotHere;
     CacheFixture f(3);
     for (CachedField& field : f.fields) field.count = {40, 40, 40};  // 250 KiB

@@ -51,7 +51,7 @@ TEST_P(LongReading, KeepsMemoryFilesAndIdsFlat) {
     for (int64_t epoch = 0; n > 0; ++epoch) {
       std::vector<Slot> slots;
       for (int64_t i = 0; i < std::min<int64_t>(n, 60); ++i)
-        slots.push_back({i % data.size(), i, epoch, false});
+        slots.push_back({i, i % data.size(), epoch, false});
       n -= static_cast<int64_t>(slots.size());
       loader.start(slots);
       while (next_batch(loader, 2)) n_read += 2;
