@@ -47,6 +47,11 @@ std::exception_ptr loader_error(std::exception_ptr cause, const Slot& slot,
   }
 }
 
+std::atomic<bool>& a_read_hangs() {
+  static std::atomic<bool> hangs{false};
+  return hangs;
+}
+
 std::string slow_text(const std::string& sample, double waited_s,
                       const std::vector<ReadUnderWay>& reads) {
   const auto seconds = [](double s) { return static_cast<int64_t>(10 * s + 0.5) / 10.0; };

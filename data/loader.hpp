@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -38,6 +39,10 @@ LoaderOptions checked(LoaderOptions options);
 std::exception_ptr loader_error(std::exception_ptr cause, const Slot& slot,
                                 const std::string& sample);
 
+/// Whether a wait of any loader of this process has reached its timeout_s: a thread hangs in a read
+/// then, and others perhaps behind it, for the lock of HDF5.
+std::atomic<bool>& a_read_hangs();
+
 /// A read that is under way: of which sample, and for how long.
 struct ReadUnderWay {
   std::string sample;
@@ -55,9 +60,9 @@ std::string slow_text(const std::string& sample, double waited_s,
 /// from several threads at once.  At most queue_depth items wait or are being read.  All functions
 /// are to be called from one thread; the destructor and start() may be called at any time.
 ///
-/// The destructor waits for the reads in progress.  After a wait that has reached timeout_s it does
-/// so for a few seconds only, and then leaves the threads that still hang in a read to the end of
-/// the program, which must come soon: what they read from may be gone.
+/// The destructor waits for the reads in progress.  After a wait of any loader that has reached its
+/// timeout_s it does so for a few seconds only, and then leaves the threads that still hang in a
+/// read to the end of the program, which must come soon: what they read from may be gone.
 template <class Item>
 class Loader {
  public:
@@ -229,7 +234,7 @@ class Loader {
       while (!mine.there()) {
         const double waited_s = now_s() - begin_s;
         if (options_.timeout_s > 0 && waited_s >= options_.timeout_s) {
-          timed_out_ = true;
+          a_read_hangs() = true;
           BORA_FAIL("loader.timeout_s = ", options_.timeout_s, " has passed: ", s.slow(waited_s),
                     ". Is the file system that they lie on still there?");
         }
@@ -256,7 +261,7 @@ class Loader {
       std::unique_lock lock(s.mutex);
       s.stopped = true;
       s.room.notify_all();
-      if (timed_out_)
+      if (a_read_hangs())
         all_end = s.ready.wait_for(lock, kGrace,
                                    [&] { return s.n_ended == static_cast<int>(threads_.size()); });
     }
@@ -267,7 +272,6 @@ class Loader {
   std::shared_ptr<Shared> shared_;
   const LoaderOptions options_;
   double wait_s_ = 0;  // the caller's thread only
-  bool timed_out_ = false;
   std::vector<std::thread> threads_;
 };
 

@@ -10,7 +10,7 @@ faults=$2
 train() {  # train RANKS DIR ARGS...
   local n=$1 dir=$2
   shift 2
-  mpirun -n "$n" "$bin/unet3d" train "${small[@]}" --train.epochs=3 --output.dir="$dir" "$@" >"$dir.log" 2>&1 ||
+  mpirun -n "$n" "$bin/unet3d" train "${small[@]}" --train.epochs="${epochs:-3}" --output.dir="$dir" "$@" >"$dir.log" 2>&1 ||
     { cat "$dir.log" >&2; fail "train $n $dir $*"; }
 }
 same() { "$bin/compare_checkpoints" "$work/$1/last.h5" "$work/$2/last.h5" || fail "$2: not the bits of $1"; }
@@ -34,13 +34,14 @@ expect_failure 2 "cache.kind=disk wants cache.folder" mpirun -n 2 "$bin/unet3d" 
 
 # Locks that fail with ENOTSUP (95), ENOLCK (37) or as on some clusters (524); a file that somebody else has locked.
 for code in 95 37 524; do
-  LD_PRELOAD=$faults BORA_FLOCK=$code train 1 "$work/lock$code" --train.epochs=1
+  epochs=1 LD_PRELOAD=$faults BORA_FLOCK=$code train 1 "$work/lock$code"
 done
 cp -r "$data" "$work/copy"
 held=$(find "$work/copy/wind_speed_filled" -name '*.nc' | head -n 1)
 flock -x "$held" sleep 60 &
 holder=$!
-train 1 "$work/held" --data.root="$work/copy" --train.epochs=1
+small[0]=--data.root=$work/copy
+epochs=1 train 1 "$work/held"
 kill "$holder"
 wait "$holder" 2>/dev/null || true
 
