@@ -24,6 +24,7 @@ WindConfig config_of(const std::string& kind, const std::string& folder) {
   WindConfig config;
   config.root = kSample;
   config.shape = {16, 16, 8};
+  config.normalisation = "none";
   config.cache = {.kind = kind, .limit_gib = 1, .folder = folder};
   return config;
 }
@@ -74,7 +75,8 @@ TEST_P(CacheRanks, HaveOneCopyOfWhatTheySharedAndTheSameBits) {
 TEST_P(CacheRanks, GiveTheSameStatistics) {
   const auto ranks = make_communicator(bora::testing::session());
   const bora::testing::SharedFolder folder(*ranks);
-  const WindConfig config = config_of(GetParam(), folder.path() + "/cache");
+  WindConfig config = config_of(GetParam(), folder.path() + "/cache");
+  config.normalisation = "global";
   WindDataset plain(config);
   WindDataset cached(config, ranks.get());
   cached.use_cache(ranks.get());
