@@ -80,6 +80,10 @@ Loader<Sample>::Name sample_namer(const Dataset& dataset) {
   return [&dataset](int64_t index) { return dataset.name(index); };
 }
 
+Loader<Sample>::Name sample_locator(const Dataset& dataset) {
+  return [&dataset](int64_t index) { return dataset.where(index); };
+}
+
 std::optional<Batch> next_batch(Loader<Sample>& loader, int64_t n) {
   BORA_CHECK(n >= 1, "next_batch: wants at least one sample, got n = ", n);
   std::vector<Sample> samples;

@@ -40,6 +40,8 @@ enum class Reading { centred, random };
 Loader<Sample>::Read sample_reader(const Dataset& dataset, Reading reading, uint64_t seed);
 /// Names for the loader's messages.
 Loader<Sample>::Name sample_namer(const Dataset& dataset);
+/// The same with the files of each (Dataset::where).
+Loader<Sample>::Name sample_locator(const Dataset& dataset);
 
 /// The next `n` items of the loader joined, fewer at the end of the epoch, nothing after it.
 /// Padding slots get the weight 0.  Throws Error if n < 1, and what the loader throws.

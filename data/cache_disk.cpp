@@ -154,6 +154,7 @@ class DiskStore final : public CacheStore {
   }
   void drop(size_t field) noexcept override { slots_[field].state = State::refused; }
   int64_t bytes() const override { return bytes_in(folder_); }
+  int64_t room_for(int64_t field_bytes) const override { return kHeaderBytes + field_bytes; }
   std::string where() const override { return "in '" + folder_ + "'"; }
 
  private:

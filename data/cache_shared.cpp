@@ -134,6 +134,7 @@ class SharedStore final : public CacheStore {
                 bytes_[field]);
   }
   int64_t bytes() const override { return header_->used.load(); }
+  int64_t room_for(int64_t field_bytes) const override { return rounded(field_bytes, kAlign); }
   std::string where() const override { return "by the ranks of a host"; }
 
  private:

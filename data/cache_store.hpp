@@ -32,6 +32,8 @@ class CacheStore {
   virtual void drop(size_t field) noexcept = 0;
   /// Bytes that it holds or has promised: of this process, this host, or the folder.
   virtual int64_t bytes() const = 0;
+  /// What a field of so many bytes takes.
+  virtual int64_t room_for(int64_t field_bytes) const { return field_bytes; }
   /// "of each rank", "of this host", "in '/local/cache'"
   virtual std::string where() const = 0;
 };

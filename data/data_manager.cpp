@@ -14,7 +14,7 @@ DataManager::DataManager(const Dataset& dataset, const DataManagerOptions& optio
                 .tail = options.tail,
                 .batch = options.batch}),
       loader_(options.loader, sample_reader(dataset, options.reading, options.seed),
-              sample_namer(dataset)) {
+              sample_namer(dataset), sample_locator(dataset)) {
   sampler_.require_samples();
 }
 

@@ -63,6 +63,8 @@ class Dataset {
   virtual Sample read(int64_t index, const WindowChoice& choice) const = 0;
   /// For messages and tables.
   virtual std::string name(int64_t index) const { return "sample " + std::to_string(index); }
+  /// The name and the files that are read for it, for messages about files that are slow.
+  virtual std::string where(int64_t index) const { return name(index); }
   /// Cases of one group (one city, one patient) must stay on one side of a split.
   virtual std::string group(int64_t index) const { return name(index); }
   /// Channels of the input; unless overridden, those of the first case.
@@ -87,6 +89,7 @@ class Subset : public Dataset {
     return base_->read(base_index(index), choice);
   }
   std::string name(int64_t index) const override { return base_->name(base_index(index)); }
+  std::string where(int64_t index) const override { return base_->where(base_index(index)); }
   std::string group(int64_t index) const override { return base_->group(base_index(index)); }
   int64_t n_channels() const override { return base_->n_channels(); }
   int64_t base_index(int64_t index) const {

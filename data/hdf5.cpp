@@ -86,6 +86,10 @@ Lock::Lock() {
   // The switch is per thread in a thread-safe build.
   thread_local bool silent = false;
   if (!silent) {
+    // Every file is closed by its owner.  The library's own handler at exit would wait for a thread
+    // that hangs in a read (data/loader.hpp), for ever.  Before the library's first call, else it
+    // does nothing.
+    H5dont_atexit();
     H5open();
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     silent = true;

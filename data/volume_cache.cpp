@@ -103,7 +103,7 @@ VolumeCache::VolumeCache(CacheConfig config, std::vector<CachedField> fields,
   for (size_t i = 0; i < fields_.size(); ++i) {
     const auto [at, is_new] = first.emplace(key_of(fields_[i]).field, i);
     place_.push_back(at->second);
-    if (is_new) wanted_bytes_ += fields_[i].bytes();
+    if (is_new) wanted_bytes_ += store_->room_for(fields_[i].bytes());
   }
 }
 

@@ -21,7 +21,7 @@ namespace bora::data {
 /// A field, or the box of it that samples are taken from: what is kept as a whole.
 struct CachedField {
   std::string path;
-  FileStamp stamp;  ///< of the file when it was looked at
+  FileStamp stamp{};  ///< of the file when it was looked at
   std::string variable;
   Dims3 begin, count;       ///< cells of the file's grid
   int64_t channels = 0;     ///< of a last axis; 0: there is none

@@ -113,6 +113,11 @@ Tensor WindDataset::read_block(const WindCase& c, int64_t index, Field field,
   return cache_->read(2 * static_cast<size_t>(index) + (wind ? 1 : 0), begin, count, from_file);
 }
 
+std::string WindDataset::where(int64_t index) const {
+  const WindCase& c = at(index);
+  return c.name + " ('" + c.mask_path + (c.wind_path.empty() ? "" : "', '" + c.wind_path) + "')";
+}
+
 /// Wind in m/s (missing values in buildings become 0) and, in `open`, what remains to be counted:
 /// 1 open and valid, 0 building, 2 open without a value.
 void WindDataset::read_wind_cells(const WindCase& c, int64_t index, const Window& window,

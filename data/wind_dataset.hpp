@@ -32,6 +32,7 @@ class WindDataset : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(files_.cases.size()); }
   std::string name(int64_t index) const override { return at(index).name; }
+  std::string where(int64_t index) const override;
   std::string group(int64_t index) const override { return at(index).group; }
   int64_t n_channels() const override { return config_.angle_channels ? 3 : 1; }
   /// A case without a wind file has a target of zeros (scaled as 0 m/s) and the region of its mask.

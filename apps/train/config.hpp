@@ -151,13 +151,22 @@ struct TrainConfig {
 };
 
 struct LoaderConfig {
-  int threads = 2;
+  int threads = -1;
   int queue = 0;
+  double timeout_s = 540;
   static constexpr auto fields() {
-    return std::tuple{field("threads", &LoaderConfig::threads,
-                            "threads that read ahead; 0 = read in the step", between(0, 256)),
-                      field("queue", &LoaderConfig::queue,
-                            "samples read ahead; 0 = twice the threads", between(0, 4096))};
+    return std::tuple{
+        field("threads", &LoaderConfig::threads,
+              "threads of a rank that read ahead; -1: 2, or 1 where its affinity mask "
+              "has one core; 0 = read in the step",
+              between(-1, 256)),
+        field("queue", &LoaderConfig::queue, "samples read ahead; 0 = twice the threads",
+              between(0, 4096)),
+        field("timeout_s", &LoaderConfig::timeout_s,
+              "longest wait for a sample, seconds; then the run ends and names the "
+              "files that are being read.  Below comm.timeout_s, so that it is the "
+              "file that is named and not the rank that waits for it; 0 = for ever",
+              at_least(0))};
   }
 };
 

@@ -83,9 +83,7 @@ int64_t rank_samples(const RunConfig& config, const apps::WindowPlan& plan) {
   return plan.sharded() ? std::min(config.comm.shard_samples, plan.samples()) : config.train.batch;
 }
 
-int64_t queue_samples(const LoaderConfig& loader) {
-  return loader.threads == 0 ? 0 : loader.queue > 0 ? loader.queue : 2 * loader.threads;
-}
+int64_t queue_samples(const LoaderConfig& loader) { return loader_options(loader).queue_depth; }
 
 /// Sums over the ranks of each host, and what the host has free: the smallest figure of its ranks.
 std::vector<HostMemory> join_hosts(Collective& ranks, int64_t need, int64_t free,

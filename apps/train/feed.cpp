@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/feed.hpp"
 
+#include <algorithm>
 #include <utility>
+
+#include "apps/common/threads.hpp"
 
 namespace bora::train {
 namespace {
@@ -26,6 +29,15 @@ MicroStep join(const data::Slot& first, const std::vector<data::Sample>& samples
 
 }  // namespace
 
+data::LoaderOptions loader_options(const LoaderConfig& config) {
+  constexpr int kThreads = 2;  // as many as keep a step fed in the examples
+  return data::checked({.n_threads = config.threads >= 0
+                                         ? config.threads
+                                         : std::min(kThreads, apps::cores_in_mask()),
+                        .queue_depth = config.queue,
+                        .timeout_s = config.timeout_s});
+}
+
 BatchFeed::BatchFeed(const data::Dataset& training, const apps::WindowPlan& plan, uint64_t seed,
                      const LoaderConfig& loader, Device device)
     : training_(training),
@@ -33,9 +45,8 @@ BatchFeed::BatchFeed(const data::Dataset& training, const apps::WindowPlan& plan
       seed_(seed),
       device_(device),
       loader_(
-          {.n_threads = loader.threads, .queue_depth = loader.queue},
-          [this](const data::Slot& slot) { return read(slot); },
-          [this](int64_t index) { return training_.name(index); }) {
+          loader_options(loader), [this](const data::Slot& slot) { return read(slot); },
+          data::sample_namer(training), data::sample_locator(training)) {
   if (device != cpu()) uploader_.emplace(device);
 }
 
@@ -47,6 +58,8 @@ data::Sample BatchFeed::read(const data::Slot& slot) const {
 }
 
 void BatchFeed::start(data::EpochPosition from) {
+  if (started_ == from) return;
+  started_ = from;
   ahead_.reset();
   if (uploader_) uploader_->drop();
   sizes_.clear();
@@ -60,6 +73,7 @@ void BatchFeed::start(data::EpochPosition from) {
 
 MicroStep BatchFeed::load_next() {
   BORA_CHECK(!sizes_.empty(), "BatchFeed: the epoch has no more micro-steps");
+  started_.reset();
   const int64_t size = std::exchange(sizes_.front(), 0);
   sizes_.pop_front();
   const auto begin = static_cast<size_t>(loader_.n_delivered());

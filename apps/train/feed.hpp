@@ -15,6 +15,9 @@
 
 namespace bora::train {
 
+/// As the configuration says, with the threads that its default stands for.
+data::LoaderOptions loader_options(const LoaderConfig& config);
+
 /// What a rank computes at once.
 struct MicroStep {
   data::Slot first;     ///< of its samples: their place in the run
@@ -33,7 +36,8 @@ class BatchFeed {
             const LoaderConfig& loader, Device device);
 
   /// From here on next() gives the micro-steps of the windows from `from`, the beginning of one, to
-  /// the end of the epoch.
+  /// the end of the epoch.  Does nothing where they are being read already and none was given: so
+  /// an epoch can be begun while something else is computed.
   void start(data::EpochPosition from);
   /// The next one.  On a device its tensors are overwritten by the next call.  Throws Error after
   /// the last one, and what reading throws.
@@ -67,9 +71,10 @@ class BatchFeed {
   uint64_t seed_;
   Device device_;
   std::optional<apps::Uploader> uploader_;
-  std::deque<int64_t> sizes_;          // of the micro-steps to come, padding included
-  std::optional<MicroStep> ahead_;     // sent already
-  data::Loader<data::Sample> loader_;  // last: its threads use the members above
+  std::optional<data::EpochPosition> started_;  // of the epoch of which none was given yet
+  std::deque<int64_t> sizes_;                   // of the micro-steps to come, padding included
+  std::optional<MicroStep> ahead_;              // sent already
+  data::Loader<data::Sample> loader_;           // last: its threads use the members above
 };
 
 }  // namespace bora::train

@@ -122,6 +122,7 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
     saves_.emplace(config.output, [lock = lock_] { lock->require(); });
   }
+  if (!finished() && !position_.validation_due) feed_->start(position_.data);
   announce();
   begin_watch();
 }
@@ -133,7 +134,12 @@ void Trainer::announce() const {
   for (const std::string& line : task_->describe()) log_info(line);
   log_info("network: ", nn::parameter_count(task_->model()), " parameters, ", config_.precision,
            "; ", ranks_.size(), " rank", ranks_.size() > 1 ? "s" : "", " x ",
-           apps::compute_threads(), " threads");
+           apps::compute_threads(), " threads, ", loader_options(config_.loader).n_threads,
+           " more to read ahead");
+  if (const int readers = config_.loader.threads, cores = apps::cores_in_mask(); readers > cores)
+    log_warn("loader.threads=", readers, " on ", cores, " core", cores > 1 ? "s" : "",
+             " of the affinity mask: they take turns with the computing; -1 chooses by the mask, "
+             "--bind-to none or more cores a rank give them room");
   log_info("run: ", config_.train.epochs, " epochs x ", plan_->updates_an_epoch(),
            " updates, effective batch ", plan_->samples(), ", peak learning rate ",
            updater_->schedule().peak,
@@ -266,6 +272,8 @@ void Trainer::train_epoch() {
     }
     // The last window of an epoch may be smaller; its gradient is the mean over what it holds.
     const int64_t samples = plan_->samples_at(position_.data);
+    // What comes next is read while this is computed: nothing waits for files at an epoch's ends.
+    if (position_.data.position + samples == n && validation_) validation_->read_ahead(ranks_);
     train_window(samples);
     position_.data.position += samples;
     if (position_.data.position == n) position_.data = {epoch + 1, 0};
@@ -278,6 +286,7 @@ void Trainer::train_epoch() {
     }
   }
   take_all_reports();
+  if (position_.data.epoch > epoch && !finished()) feed_->start(position_.data);
 }
 
 // The first update of a start comes before it leaves.  All ranks agree: they have made as many.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 
+#include "apps/train/feed.hpp"
 #include "core/finite_watch.hpp"
 #include "core/precision.hpp"
 #include "core/tape.hpp"
@@ -27,11 +28,22 @@ Validation::Validation(Task& task, const data::Dataset& cases, const LoaderConfi
       device_(device),
       precision_(precision),
       loader_(
-          {.n_threads = loader.threads, .queue_depth = loader.queue},
+          loader_options(loader),
           [this](const data::Slot& slot) {
             return data::read_sample(cases_, slot.index, data::WindowChoice::centred());
           },
-          [this](int64_t index) { return cases_.name(index); }) {}
+          data::sample_namer(cases), data::sample_locator(cases)) {}
+
+void Validation::read_ahead(const Collective& ranks) {
+  if (is_reading_) return;
+  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases_.size(),
+                                                              .n_ranks = ranks.size(),
+                                                              .rank = ranks.rank(),
+                                                              .shuffle = false,
+                                                              .tail = data::Tail::uneven});
+  loader_.start(sampler.slots({}));
+  is_reading_ = true;
+}
 
 std::optional<MetricSums> Validation::run(Collective& ranks, apps::StopWatcher& stop,
                                           const Hooks& hooks,
@@ -40,12 +52,8 @@ std::optional<MetricSums> Validation::run(Collective& ranks, apps::StopWatcher& 
   const NoGrad no_grad;
   const PrecisionScope precision(precision_);
   apps::OrderedSums sums(figures_of(task_));
-  const data::DistributedSampler sampler(data::SamplerOptions{.n_samples = cases_.size(),
-                                                              .n_ranks = ranks.size(),
-                                                              .rank = ranks.rank(),
-                                                              .shuffle = false,
-                                                              .tail = data::Tail::uneven});
-  loader_.start(sampler.slots({}));
+  read_ahead(ranks);
+  is_reading_ = false;
   const auto mine = static_cast<int64_t>(loader_.slots().size());
   // All ranks make as many rounds, so that they can ask each other in any of them; a rank without a
   // case in the last one, or one that failed, has nothing to do in it.

@@ -30,6 +30,9 @@ class Validation {
   Validation(Task& task, const data::Dataset& cases, const LoaderConfig& loader, Device device,
              DType precision);
 
+  /// Begins to read the cases of the next run(), which comes soon.
+  void read_ahead(const Collective& ranks);
+
   /// Collective.  Sums over all cases of the loss's parts and the task's scores, in this order; or
   /// nothing, if the ranks were told to stop meanwhile (`stop` is stopping then).  The network is
   /// in evaluation mode afterwards.  `parts` receives the sums of each case.  Throws Error on all
@@ -50,6 +53,7 @@ class Validation {
   const data::Dataset& cases_;
   Device device_;
   DType precision_;
+  bool is_reading_ = false;
   data::Loader<data::Sample> loader_;  // last: its threads use the members above
 };
 

@@ -24,6 +24,9 @@ class Cases {
   /// with an Error of apps::leave_if_told() when told to stop meanwhile.
   void fit(Collective& ranks);
 
+  /// From now on what is read is kept as data.cache says.  Collective.
+  void use_cache(Collective& ranks) { dataset_->use_cache(&ranks); }
+
   const data::WindDataset& all() const { return *dataset_; }
   const data::Dataset& training() const { return *training_; }
   const data::Dataset& validation() const { return *validation_; }

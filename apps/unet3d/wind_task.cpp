@@ -62,6 +62,7 @@ WindTask::WindTask(const Config& config, Collective& ranks) : ConfiguredTask(con
   if (config.data.root.empty())
     throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
   cases_ = std::make_unique<Cases>(config.data, config.split, ranks);
+  cases_->use_cache(ranks);
   model_ = make_model(config, cases_->n_channels());
   cases_->require_extents(model_->min_extent(), config.model.levels);
 }
@@ -181,6 +182,8 @@ std::vector<std::string> WindTask::ways_to_less_memory() const {
 std::vector<std::string> WindTask::describe() const {
   std::vector<std::string> lines = task_lines(config());
   lines.push_back("data: " + cases_->describe());
+  if (const data::VolumeCache* cache = cases_->all().cache())
+    lines.push_back("data.cache: " + cache->describe());
   return lines;
 }
 

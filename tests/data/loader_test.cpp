@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -166,7 +168,98 @@ TEST(Loader, MeasuresHowLongItsCallerWaited) {
   EXPECT_EQ(fast.n_delivered(), 8);
 }
 
+// A file system that hangs: told with the file's name, then an Error, then an end.
+TEST(Loader, NamesWhatItWaitsForAndGivesUp) {
+  std::mutex mutex;
+  std::condition_variable released;
+  bool is_released = false;
+  std::atomic<int> n_out{0};
+  auto loader = std::make_unique<Loader<int>>(
+      LoaderOptions{.n_threads = 2, .timeout_s = 0.3, .tell_s = 0.1},
+      [&](const Slot& s) {
+        std::unique_lock lock(mutex);
+        if (s.index >= 1) released.wait(lock, [&] { return is_released; });
+        if (s.index >= 1) ++n_out;
+        return static_cast<int>(s.index);
+      },
+      [](int64_t i) { return "case_" + std::to_string(i); },
+      [](int64_t i) { return "case_" + std::to_string(i) + " ('/slow/file.nc')"; });
+  // Another one whose threads are behind the hanging one, as by the lock of HDF5: nor is it waited
+  // for.
+  auto other = std::make_unique<Loader<int>>(LoaderOptions{.n_threads = 1}, [&](const Slot&) {
+    std::unique_lock lock(mutex);
+    released.wait(lock, [&] { return is_released; });
+    ++n_out;
+    return 0;
+  });
+  other->start(first_slots(1));
+  loader->start(first_slots(6));
+  EXPECT_EQ(loader->next(), 0);
+  testing::internal::CaptureStderr();
+  const std::string error = message_of([&] { loader->next(); });
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("loader: waiting for sample case_1 for 0.1 s; being read: case_"));
+  EXPECT_THAT(told, HasSubstr("('/slow/file.nc') for 0.1 s"));
+  EXPECT_THAT(error, HasSubstr("loader.timeout_s = 0.3 has passed: waiting for sample case_1"));
+  EXPECT_THAT(error, HasSubstr("case_1 ('/slow/file.nc') for 0.3 s"));
+  EXPECT_THAT(error, HasSubstr("case_2 ('/slow/file.nc') for 0.3 s"));
+  const auto begin = std::chrono::steady_clock::now();
+  loader.reset();  // does not wait for ever
+  other.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  {
+    const std::lock_guard lock(mutex);
+    is_released = true;
+  }
+  released.notify_all();
+  a_read_hangs() = false;
+  while (n_out < 3) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(50ms);  // the threads go by themselves
+}
+
+TEST(Loader, GoesOnAfterASlowRead) {
+  Loader<int> loader({.n_threads = 1, .timeout_s = 0.05}, [](const Slot& s) {
+    if (s.index == 0) std::this_thread::sleep_for(200ms);
+    return static_cast<int>(s.index);
+  });
+  loader.start(first_slots(2));
+  EXPECT_THAT(message_of([&] { loader.next(); }), HasSubstr("sample number 0"));
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(loader.next(), 0);  // it was late, not lost
+  a_read_hangs() = false;
+  EXPECT_EQ(loader.next(), 1);
+}
+
+TEST(Loader, TellsASlowReadInTheCallersThread) {
+  Loader<int> loader({.n_threads = 0, .tell_s = 0.01}, [](const Slot&) {
+    std::this_thread::sleep_for(20ms);
+    return 0;
+  });
+  loader.start(first_slots(1));
+  testing::internal::CaptureStderr();
+  loader.next();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("loader: reading sample number 0 has taken 0"));
+}
+
+TEST_P(LoaderThreads, PassOnALackOfMemory) {
+  Loader<int> loader(
+      {.n_threads = GetParam()},
+      [](const Slot& s) -> int {
+        if (s.index == 1) throw std::bad_alloc();
+        return 0;
+      },
+      [](int64_t) { return "big"; });
+  loader.start(first_slots(3));
+  EXPECT_TRUE(loader.next());
+  EXPECT_THAT(message_of([&] { loader.next(); }),
+              HasSubstr("reading sample big: out of memory; fewer loader.threads"));
+  EXPECT_TRUE(loader.next());
+}
+
 TEST(Loader, RefusesWhatCannotBe) {
+  EXPECT_THROW(checked(LoaderOptions{.timeout_s = -1}), UsageError);
+  EXPECT_THROW(checked(LoaderOptions{.tell_s = 0}), UsageError);
   EXPECT_THROW(checked(LoaderOptions{.n_threads = -1}), UsageError);
   EXPECT_THROW(checked(LoaderOptions{.n_threads = 1000}), UsageError);
   EXPECT_THROW(checked(LoaderOptions{.n_threads = 1, .queue_depth = -2}), UsageError);

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cache in a local folder: used again by later runs, told where it is damaged or full.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "core/host.hpp"
+#include "tests/data/cache_fixture.hpp"
+#include "tests/data/small_disk.hpp"
+
+namespace bora::data::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr Dims3 kBegin{3, 2, 1}, kCount{4, 3, 5};
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files.push_back(entry.path().string());
+  return files;
+}
+
+TEST(DiskCache, IsUsedAgainByALaterRun) {
+  CacheFixture f(3);
+  for (int run = 0; run < 2; ++run) {
+    const auto cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(f.reads_right(*cache, i, kBegin, kCount));
+    EXPECT_EQ(cache->counts().from_cache, run == 0 ? 0 : 3);
+  }
+  EXPECT_EQ(f.reads, 3);
+  EXPECT_EQ(files_in(f.folder.file("cache")).size(), 3u);
+}
+
+TEST(DiskCache, MakesADamagedFileAnew) {
+  for (const bool cut : {false, true}) {
+    CacheFixture f(1);
+    VolumeCache::make(f.config("disk"), f.fields, nullptr)->read(0, kBegin, kCount, f.reader(0));
+    const std::string file = files_in(f.folder.file("cache")).at(0);
+    std::string content = read_file(file);
+    EXPECT_THAT(content, HasSubstr(f.fields[0].path));  // says what it is
+    if (cut)
+      content.resize(content.size() - 1);
+    else
+      content[4096 + 100] ^= 1;
+    write_file(file, content);
+    ::testing::internal::CaptureStderr();
+    const auto cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);
+    EXPECT_TRUE(f.reads_right(*cache, 0, kBegin, kCount));
+    EXPECT_TRUE(f.reads_right(*cache, 0, kBegin, kCount));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("cache: '" + file + "' is removed and made anew: damaged: " +
+                          (cut ? "5775 bytes, wanted 5776" : "its header or its checksum")));
+    EXPECT_EQ(f.reads, 2);
+    EXPECT_EQ(cache->counts().from_cache, 1);
+  }
+}
+
+TEST(DiskCache, ForgetsAFileThatWasWrittenAnew) {
+  CacheFixture f(2);
+  auto cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);
+  for (size_t i = 0; i < 2; ++i) cache->read(i, kBegin, kCount, f.reader(i));
+  write_file(f.fields[0].path, "a later state of the file");
+  f.fields[0].stamp = FileStamp::of(f.fields[0].path);
+  cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);
+  EXPECT_EQ(files_in(f.folder.file("cache")).size(), 1u);
+  EXPECT_TRUE(f.reads_right(*cache, 0, kBegin, kCount));
+  EXPECT_EQ(f.whole_reads[0], 2);
+  EXPECT_TRUE(f.reads_right(*cache, 1, kBegin, kCount));
+  EXPECT_EQ(f.whole_reads[1], 1);
+}
+
+TEST(DiskCache, CountsWhatOthersLeftInTheFolder) {
+  CacheFixture one(2), other(2);
+  CacheConfig config = one.config("disk", gib_of(3 * (1680 + 4096)));
+  VolumeCache::make(config, one.fields, nullptr)->read(0, kBegin, kCount, one.reader(0));
+  VolumeCache::make(config, one.fields, nullptr)->read(1, kBegin, kCount, one.reader(1));
+  ::testing::internal::CaptureStderr();
+  const auto cache = VolumeCache::make(config, other.fields, nullptr);
+  for (int round = 0; round < 2; ++round)
+    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(other.reads_right(*cache, i, kBegin, kCount));
+  EXPECT_EQ(cache->counts().kept, 1);
+  EXPECT_EQ(files_in(config.folder).size(), 3u);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("is not kept but read each time: cache.folder '" + config.folder),
+                    HasSubstr("What other data sets have left there may be removed")));
+}
+
+TEST(DiskCache, TellsAFullDiskAndGoesOn) {
+  CacheFixture f(1);
+  const auto cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);
+  ::testing::internal::CaptureStderr();
+  {
+    const SmallDisk full(5000);
+    EXPECT_TRUE(f.reads_right(*cache, 0, kBegin, kCount));
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("is not kept but read each time: cache: taking room for '" +
+                              f.folder.file("cache")),
+                    HasSubstr("File too large")));
+  EXPECT_EQ(files_in(f.folder.file("cache")).size(), 0u);
+}
+
+TEST(DiskCache, IsRefusedWithoutAFolderItCanWriteTo) {
+  CacheFixture f(1);
+  CacheConfig config = f.config("disk");
+  config.folder.clear();
+  EXPECT_EQ(message_of<UsageError>([&] { VolumeCache::make(config, f.fields, nullptr); }),
+            "cache.kind=disk wants cache.folder, a folder on a disk of this host");
+  config.folder = f.fields[0].path;  // a file
+  EXPECT_THAT(message_of<UsageError>([&] { VolumeCache::make(config, f.fields, nullptr); }),
+              HasSubstr("cache.folder '" + config.folder + "': "));
+  config.folder = "/proc/bora";
+  EXPECT_THAT(message_of<UsageError>([&] { VolumeCache::make(config, f.fields, nullptr); }),
+              HasSubstr("cache.folder '/proc/bora': "));
+}
+
+TEST(DiskCache, ServesTwoJobsInOneFolderAtOnce) {
+  CacheFixture f(20);
+  std::vector<std::thread> jobs;
+  std::atomic<int> n_wrong{0};
+  for (int job = 0; job < 2; ++job)
+    jobs.emplace_back([&] {
+      const auto cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);
+      for (int round = 0; round < 2; ++round)
+        for (size_t i = 0; i < 20; ++i)
+          if (!f.reads_right(*cache, i, kBegin, kCount)) ++n_wrong;
+    });
+  for (std::thread& job : jobs) job.join();
+  EXPECT_EQ(n_wrong, 0);
+  EXPECT_EQ(files_in(f.folder.file("cache")).size(), 20u);  // and no temporary ones
+}
+
+TEST(DiskCache, RemovesWhatAKilledWriterLeft) {
+  CacheFixture f(1);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  std::filesystem::create_directory(f.folder.file("cache"));
+  const std::string left = bora::detail::join(f.folder.file("cache"),
+                                              "/0123456789abcdef-0123456789abcdef.boracache.tmp-",
+                                              host_name(), "-", child, "-0");
+  write_file(left, "half a field");
+  VolumeCache::make(f.config("disk"), f.fields, nullptr);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+}  // namespace
+}  // namespace bora::data::test
