@@ -91,7 +91,7 @@ TEST_F(DryRunTest, TheStatesBytesAreExact) {
   const Config c = config(
       "model.levels = 3\nmodel.base = 8\nmodel.norm = 'batch'\ndata.shape = '32x32x16'\ntrain.ema "
       "= 0.9\n"
-      "precision = 'bf16'\ntrain.max_updates = 1\n");
+      "precision = 'bf16'\ntrain.max_updates = 1\nloader.threads = 0\n");  // nothing read ahead
   const DryRun plan = forecast(c);
   const int64_t before = memory_of(cpu()).live;
   Trainer trainer(c, *ranks);

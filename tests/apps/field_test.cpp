@@ -58,7 +58,8 @@ Tensor random_input(const Shape& shape, uint64_t seed = 5) {
 Tensor turned(const Tensor& input, const data::Variation& v) {
   data::Sample s;
   s.input = input;
-  s.target = s.region = s.valid = Tensor::zeros({input.size(0), input.size(1)}, DType::u8);
+  s.target = s.region = s.valid =
+      Tensor::zeros({input.size(0), input.size(1), input.size(2)}, DType::u8);
   data::vary(s, v);
   return s.input;
 }
