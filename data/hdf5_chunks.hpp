@@ -13,6 +13,7 @@
 #include "core/dtype.hpp"
 #include "data/hdf5.hpp"
 #include "data/hdf5_decode.hpp"
+#include "data/hdf5_stored.hpp"
 
 namespace bora::data::hdf5::detail {
 
@@ -34,7 +35,8 @@ class Unlocked {
 /// For files open for reading by the usual driver; data sets in one piece or in chunks with the
 /// filters deflate, shuffle and fletcher32; numbers whose conversion is a C cast (not between kinds
 /// of floats, but f32 to f64; not from floats to integers).  The values have the same bits as the
-/// library's.  What was never written gives the fill value.
+/// library's.  What was never written gives the fill value.  Where chunks lie is remembered for
+/// other reads of the same file (hdf5_stored.hpp).
 class DirectRead {
  public:
   /// Nothing if it cannot be done here; `why` then says why.  The caller holds the Lock; the block
@@ -43,6 +45,10 @@ class DirectRead {
                                           std::span<const int64_t> begin,
                                           std::span<const int64_t> count, DType type,
                                           std::string& why);
+  /// What is known of a data set, for reads without the library; nothing if it cannot be read here
+  /// or its file is too young to be known again.  The caller holds the Lock.
+  static std::shared_ptr<StoredArray> known(const Dataset& dataset,
+                                            std::span<const int64_t> extents);
   ~DirectRead();
   /// Fills the block's values in C order; false if one is out of the range of an integer type.  The
   /// caller holds the Lock, which is given up for most of the time.  Throws Error naming the chunk
@@ -55,9 +61,5 @@ class DirectRead {
   bool read_chunks(void* to);
   std::unique_ptr<Plan> plan_;
 };
-
-/// Bytes of the decoded chunks that were read by this process so far (DirectRead only); against
-/// bytes_read() this is the read amplification.
-int64_t chunk_bytes_decoded();
 
 }  // namespace bora::data::hdf5::detail

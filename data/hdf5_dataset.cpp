@@ -393,5 +393,6 @@ void Dataset::write(std::span<const int64_t> begin, const Tensor& values) {
 }
 
 int64_t bytes_read() { return read_counter().load(); }
+void detail::count_bytes_read(int64_t bytes) { read_counter() += bytes; }
 
 }  // namespace bora::data::hdf5

@@ -91,6 +91,38 @@ struct FreeDecompressor {
   void operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
 };
 
+libdeflate_decompressor* decompressor() {
+  thread_local const std::unique_ptr<libdeflate_decompressor, FreeDecompressor> own(
+      libdeflate_alloc_decompressor());
+  BORA_CHECK(own, "no memory to inflate with");
+  return own.get();
+}
+
+/// The first `wanted` bytes of output, into `out`; false if they cannot be had without the rest of
+/// `bytes`, or if something is wrong with them.
+///
+/// libdeflate is given less room than all needs: it fills what it has from the front and says that
+/// it was too little.  That it does fill it is nowhere promised, so a mark is put where output must
+/// have come by, so far behind the wanted bytes that what a match copies too much (39 bytes in
+/// 1.14) does not reach from one to the other.  Where the mark still stands, the output did not
+/// come so far: before a block that is stored as it is and does not fit, or with a library that
+/// works in another way.
+bool inflate_front(std::span<const std::byte> in, int64_t wanted, int64_t bytes,
+                   std::vector<std::byte>& out) {
+  constexpr int64_t kApart = 256, kLongestMatch = 258;
+  constexpr std::array<uint8_t, 8> kMark = {0x5a, 0xc3, 0x1e, 0xf7, 0x84, 0x6b, 0xd2, 0x39};
+  const int64_t mark_at = wanted + kApart;
+  const int64_t room = mark_at + std::ssize(kMark) + 2 * kLongestMatch;
+  if (room > bytes - bytes / 32) return false;
+  if (static_cast<int64_t>(out.size()) < bytes) out.resize(static_cast<size_t>(bytes));
+  std::memcpy(out.data() + mark_at, kMark.data(), kMark.size());
+  size_t n = 0;
+  const libdeflate_result result = libdeflate_zlib_decompress(
+      decompressor(), in.data(), in.size(), out.data(), static_cast<size_t>(room), &n);
+  return result == LIBDEFLATE_INSUFFICIENT_SPACE &&
+         std::memcmp(out.data() + mark_at, kMark.data(), kMark.size()) != 0;
+}
+
 /// `bytes` of output at most; the result lies in `out`.
 std::span<const std::byte> inflate(std::span<const std::byte> in, int64_t bytes,
                                    std::vector<std::byte>& out) {
@@ -98,13 +130,10 @@ std::span<const std::byte> inflate(std::span<const std::byte> in, int64_t bytes,
   constexpr int64_t kMostTimes = 1032;
   BORA_CHECK(bytes / kMostTimes <= static_cast<int64_t>(in.size()), in.size(),
              " compressed bytes cannot hold the ", bytes, " bytes of a chunk");
-  thread_local const std::unique_ptr<libdeflate_decompressor, FreeDecompressor> decompressor(
-      libdeflate_alloc_decompressor());
-  BORA_CHECK(decompressor, "no memory to inflate with");
   if (static_cast<int64_t>(out.size()) < bytes) out.resize(static_cast<size_t>(bytes));
   size_t n = 0;
   const libdeflate_result result = libdeflate_zlib_decompress(
-      decompressor.get(), in.data(), in.size(), out.data(), static_cast<size_t>(bytes), &n);
+      decompressor(), in.data(), in.size(), out.data(), static_cast<size_t>(bytes), &n);
   BORA_CHECK(result != LIBDEFLATE_INSUFFICIENT_SPACE, "the compressed data give more than the ",
              bytes, " bytes of a chunk: they are damaged");
   BORA_CHECK(result == LIBDEFLATE_SUCCESS,
@@ -235,12 +264,36 @@ void Scratch::shrink() {
     if (buffer->capacity() > kKept) *buffer = {};
 }
 
+namespace {
+/// Up to where a chunk must be inflated for its first elements.
+struct Front {
+  int64_t bytes = 0;  // 0: to its end
+  bool is_shuffled = false;
+};
+/// For chunks that are deflated, shuffled before or not, and nothing else.
+Front front_of(std::span<const Filter> filters, uint32_t mask, int64_t chunk_bytes,
+               int64_t element_bytes, int64_t n_elements) {
+  const int64_t n_all = chunk_bytes / element_bytes;
+  if (n_elements >= n_all || filters.empty() || mask != 0) return {};
+  if (filters.back().kind != Filter::Kind::deflate || filters.size() > 2) return {};
+  const bool is_shuffled = filters.size() == 2 && element_bytes > 1;
+  if (filters.size() == 2 && (filters[0].kind != Filter::Kind::shuffle ||
+                              filters[0].shuffle_bytes != element_bytes || n_all <= 1))
+    return {};
+  if (!is_shuffled) return {n_elements * element_bytes, false};
+  return {(element_bytes - 1) * n_all + n_elements, true};  // the last plane is spared in part
+}
+}  // namespace
+
 DecodedChunk decode_chunk(std::span<const std::byte> stored, std::span<const Filter> filters,
                           uint32_t mask, int64_t chunk_bytes, int64_t element_bytes,
-                          Scratch& scratch) {
+                          int64_t n_elements, Scratch& scratch) {
   const auto is_used = [&](size_t i) { return ((mask >> i) & 1u) == 0; };
   DecodedChunk out;
   std::span<const std::byte> now = stored;
+  if (const auto ends = front_of(filters, mask, chunk_bytes, element_bytes, n_elements);
+      ends.bytes > 0 && inflate_front(now, ends.bytes, chunk_bytes, scratch.inflated))
+    return {scratch.inflated.data(), ends.is_shuffled, ends.bytes};
   for (size_t i = filters.size(); i-- > 0;) {
     if (!is_used(i)) continue;
     int64_t before = chunk_bytes;  // bytes that this filter was given on writing
@@ -279,6 +332,7 @@ DecodedChunk decode_chunk(std::span<const std::byte> stored, std::span<const Fil
   BORA_CHECK(static_cast<int64_t>(now.size()) == chunk_bytes, "the stored data give ", now.size(),
              " bytes, wanted the ", chunk_bytes, " of a chunk: they are damaged");
   out.bytes = now.data();
+  out.n_bytes = chunk_bytes;
   return out;
 }
 

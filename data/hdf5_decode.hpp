@@ -52,13 +52,18 @@ struct Scratch {
 struct DecodedChunk {
   const std::byte* bytes = nullptr;
   bool is_shuffled = false;  ///< the k-th bytes of all elements lie together
+  int64_t n_bytes = 0;       ///< that were unpacked, from the front
 };
 /// Undoes the filters (`mask`: those that were left out, as HDF5 has it) and checks checksums.
 /// Allocates no more than the stored bytes can inflate to.  Throws Error saying what is wrong with
 /// them, or that they do not give `chunk_bytes`.
+///
+/// Only the first `n_elements` need to be there.  If that spares work, inflating ends behind them,
+/// and the checksum over all that was inflated is not looked at: for chunks that were unpacked
+/// whole before.  All elements of the chunk: everything is checked.
 DecodedChunk decode_chunk(std::span<const std::byte> stored, std::span<const Filter> filters,
                           uint32_t mask, int64_t chunk_bytes, int64_t element_bytes,
-                          Scratch& scratch);
+                          int64_t n_elements, Scratch& scratch);
 
 /// Elements [first, first + n) of a decoded chunk of `n_elements`, to values; as Conversion.
 bool copy_run(const DecodedChunk& chunk, int64_t n_elements, int64_t first, int64_t n,

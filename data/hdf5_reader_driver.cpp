@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "core/error.hpp"
+#include "data/hdf5_stored.hpp"
 #if __has_include(<H5FDdevelop.h>)
 #include <H5FDdevelop.h>  // where newer libraries declare H5FD_class_t
 #endif
@@ -24,7 +25,7 @@ constexpr haddr_t kLargest = (haddr_t{1} << 62) - 1;  // what off_t can say, wit
 /// The library sees its first member; the rest is ours.
 struct OpenFile {
   H5FD_t shared;
-  int fd;
+  ReaderHandle handle;
   haddr_t end_of_allocation, end_of_file;
   dev_t device;
   ino_t inode;
@@ -41,13 +42,14 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
     if (fd >= 0) ::close(fd);
     return nullptr;
   }
-  auto* file = new OpenFile{{}, fd, 0, static_cast<haddr_t>(s.st_size), s.st_dev, s.st_ino};
+  auto* file = new OpenFile{
+      {}, {fd, state_of(fd).value_or("")}, 0, static_cast<haddr_t>(s.st_size), s.st_dev, s.st_ino};
   return &file->shared;
 }
 
 herr_t close_file(H5FD_t* file) {
   const std::unique_ptr<OpenFile> own(&mine(file));
-  ::close(own->fd);
+  ::close(own->handle.descriptor);
   return 0;
 }
 
@@ -73,7 +75,7 @@ herr_t set_end_of_allocation(H5FD_t* file, H5FD_mem_t, haddr_t end) {
 }
 haddr_t get_end_of_file(const H5FD_t* file, H5FD_mem_t) { return mine(file).end_of_file; }
 herr_t get_handle(H5FD_t* file, hid_t, void** handle) {
-  *handle = &mine(file).fd;
+  *handle = &mine(file).handle;
   return 0;
 }
 
@@ -113,7 +115,7 @@ herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void
   char* out = static_cast<char*>(buffer);
   size_t left = bytes;
   for (haddr_t from = at; left > 0;) {
-    const ssize_t n = ::pread(f.fd, out, left, static_cast<off_t>(from));
+    const ssize_t n = ::pread(f.handle.descriptor, out, left, static_cast<off_t>(from));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return -1;
     if (n == 0) break;

@@ -18,6 +18,12 @@ namespace bora::data::hdf5::detail {
 /// library then gives an error.
 void set_reader_driver(int64_t access_list);
 
+/// What H5Fget_vfd_handle points to.
+struct ReaderHandle {
+  int descriptor = -1;
+  std::string state;  ///< of the file when it was opened (state_of); empty: not to be known again
+};
+
 /// Whether this is the driver of an access list.
 bool is_reader_driver(int64_t access_list);
 

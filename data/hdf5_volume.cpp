@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5_volume.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "core/error.hpp"
 #include "data/hdf5.hpp"
+#include "data/hdf5_chunks.hpp"
 #include "data/hdf5_layout.hpp"
 #include "data/hdf5_scales.hpp"
+#include "data/hdf5_stored.hpp"
+#include "data/recent.hpp"
 #include "data/volume_axes.hpp"
 
 namespace bora::data {
@@ -135,57 +143,156 @@ void find_affine(const hdf5::Dataset& dataset, VolumeInfo& info) {
   for (size_t i = 0; i < 12; ++i) (*info.affine)[i / 4][i % 4] = numbers[i];
 }
 
+class Descriptor {
+ public:
+  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }  ///< < 0: the file cannot be opened
+
+ private:
+  int fd_;
+};
+
+/// What a source says about itself, found out once for a state of its file.
+struct Field {
+  VolumeInfo info;
+  std::vector<int64_t> extents;
+  VolumeAxes axes;
+  std::weak_ptr<hdf5::detail::StoredArray> stored;
+};
+
+/// About 1 KiB each.
+Recent<const Field>& fields() {
+  static auto& recent = *new Recent<const Field>(4096);  // threads may outlive main
+  return recent;
+}
+
+/// Files that were read before are opened by the system alone, without the library and its lock.
 class Hdf5Volume : public VolumeFile {
  public:
-  explicit Hdf5Volume(const VolumeSource& source) {
+  explicit Hdf5Volume(const VolumeSource& source) : descriptor_(source.path) {
+    state_ = hdf5::detail::state_of(descriptor_.get()).value_or("");
+    key_ = state_ + '\n' + source.path + '\n' + source.variable + '\n' + source.order;
+    if (!state_.empty()) field_ = fields().find(key_);
+    if (field_) stored_ = field_->stored.lock();
+  }
+  bool is_known() const { return stored_ != nullptr; }
+
+  void open(const VolumeSource& source) {
     hdf5::Lock lock;
-    file_ = hdf5::File::open(source.path);
-    info_.source = source;
-    info_.format = "HDF5";
-    if (source.variable.empty()) info_.source.variable = only_field(file_);
-    dataset_ = file_.open_dataset(info_.source.variable);
-    with_context(label_of(info_.source), [&] {
-      const hdf5::TypeInfo type = dataset_.type();
-      const DType nearest = type.dtype();  // refuses what is not a number
-      info_.type = nearest == DType::f16 || nearest == DType::bf16 ? DType::f32 : nearest;
-      extents_ = dataset_.extents();
-      std::optional<VolumeAxes> named;
-      if (source.order.empty() && (extents_.size() == 3 || extents_.size() == 4))
-        named = axes_by_name(file_, dataset_, info_.source.variable, extents_);
-      axes_ = named ? *named : axes_from_order(source.order, extents_.size());
-      for (size_t i = 0; i < extents_.size(); ++i)
-        BORA_CHECK(extents_[i] > 0, "axis ", i, " of ", text_of(extents_), " has no cells");
-      describe_storage(dataset_, axes_, info_);
-      find_spacing(file_, dataset_, axes_, info_);
-      find_affine(dataset_, info_);
-      info_.unit = text_attribute(dataset_, "units");
-    });
+    open_by_library(source);
+    auto field = std::make_shared<Field>();
+    field->info = describe(source);
+    field->extents = extents_;
+    field->axes = axes_;
+    stored_ = stored_now();
+    field->stored = stored_;
+    field_ = field;
+    if (stored_) fields().keep(key_, std::move(field));
   }
 
-  const VolumeInfo& info() const override { return info_; }
+  const VolumeInfo& info() const override { return field_->info; }
 
   Tensor read(const Dims3& begin, const Dims3& count, DType type) const override {
-    check_box(info_, begin, count);
-    const ArrayBlock block = block_of_box(axes_, extents_, begin, count);
-    if (is_float(type) || type == info_.type)
-      return turn_to_volume(dataset_.read(block.begin, block.count, type), axes_);
+    check_box(info(), begin, count);
+    const ArrayBlock block = block_of_box(field_->axes, field_->extents, begin, count);
+    if (is_float(type) || type == info().type)
+      return turn_to_volume(read_block(block, type), field_->axes);
     // Through a type that holds every value, so that one that does not fit can be shown.
-    const Tensor values = dataset_.read(block.begin, block.count, info_.type);
-    return whole_values(turn_to_volume(values, axes_), type, info_, begin);
+    const Tensor values = read_block(block, info().type);
+    return whole_values(turn_to_volume(values, field_->axes), type, info(), begin);
   }
 
  private:
-  hdf5::File file_;
-  hdf5::Dataset dataset_;
+  void open_by_library(const VolumeSource& source) const {
+    file_ = hdf5::File::open(source.path);
+    variable_ = source.variable.empty() ? only_field(file_) : source.variable;
+    dataset_.emplace(file_.open_dataset(variable_));
+  }
+
+  VolumeInfo describe(const VolumeSource& source) {
+    VolumeInfo info;
+    info.source = source;
+    info.source.variable = variable_;
+    info.format = "HDF5";
+    with_context(label_of(info.source), [&] {
+      const hdf5::TypeInfo type = dataset_->type();
+      const DType nearest = type.dtype();  // refuses what is not a number
+      info.type = nearest == DType::f16 || nearest == DType::bf16 ? DType::f32 : nearest;
+      extents_ = dataset_->extents();
+      std::optional<VolumeAxes> named;
+      if (source.order.empty() && (extents_.size() == 3 || extents_.size() == 4))
+        named = axes_by_name(file_, *dataset_, variable_, extents_);
+      axes_ = named ? *named : axes_from_order(source.order, extents_.size());
+      for (size_t i = 0; i < extents_.size(); ++i)
+        BORA_CHECK(extents_[i] > 0, "axis ", i, " of ", text_of(extents_), " has no cells");
+      describe_storage(*dataset_, axes_, info);
+      find_spacing(file_, *dataset_, axes_, info);
+      find_affine(*dataset_, info);
+      info.unit = text_attribute(*dataset_, "units");
+    });
+    return info;
+  }
+
+  /// What is known of the data set that the library has open, if it is of the file that we have
+  /// open: another may have taken its name.
+  std::shared_ptr<hdf5::detail::StoredArray> stored_now() const {
+    if (state_.empty()) return nullptr;
+    auto stored = hdf5::detail::DirectRead::known(*dataset_, extents_);
+    return stored && stored->state == state_ ? stored : nullptr;
+  }
+
+  Tensor read_block(const ArrayBlock& block, DType type) const {
+    if (stored_ && stored_->knows(block.begin, block.count, type)) {
+      Shape shape;
+      for (const int64_t n : block.count) shape = shape.append(n);
+      Tensor out = Tensor::empty(shape, type);
+      try {
+        if (stored_->read_known(descriptor_.get(), block.begin, block.count, type, out.raw()))
+          return out;
+      } catch (const Error&) {
+        // Once more by the library below, whose message names the file and the data set.
+      }
+    }
+    hdf5::Lock lock;
+    if (!dataset_) {
+      open_by_library(info().source);
+      const auto now = hdf5::detail::DirectRead::known(*dataset_, field_->extents);
+      BORA_CHECK(now && now->state == state_, "'", info().source.path,
+                 "' was replaced while it was read; start again");
+    }
+    return dataset_->read(block.begin, block.count, type);
+  }
+
+  Descriptor descriptor_;
+  std::string state_;  // of the file; empty: not to be known again
+  std::string key_;
+  std::shared_ptr<const Field> field_;
+  std::shared_ptr<hdf5::detail::StoredArray> stored_;
+  // Opened when they are needed.
+  mutable hdf5::File file_;
+  mutable std::optional<hdf5::Dataset> dataset_;
+  mutable std::string variable_;
   std::vector<int64_t> extents_;
   VolumeAxes axes_;
-  VolumeInfo info_;
 };
 
 }  // namespace
 
 std::unique_ptr<VolumeFile> open_hdf5_volume(const VolumeSource& source) {
-  return std::make_unique<Hdf5Volume>(source);
+  auto volume = std::make_unique<Hdf5Volume>(source);
+  if (!volume->is_known()) volume->open(source);
+  return volume;
+}
+
+std::unique_ptr<VolumeFile> open_known_hdf5_volume(const VolumeSource& source) {
+  auto volume = std::make_unique<Hdf5Volume>(source);
+  if (!volume->is_known()) return nullptr;
+  return volume;
 }
 
 }  // namespace bora::data

@@ -23,4 +23,8 @@ namespace bora::data {
 /// are no numbers.
 std::unique_ptr<VolumeFile> open_hdf5_volume(const VolumeSource& source);
 
+/// The same if this source was opened before and its file is as it was then, without the HDF5
+/// library and its lock; else nothing.
+std::unique_ptr<VolumeFile> open_known_hdf5_volume(const VolumeSource& source);
+
 }  // namespace bora::data

@@ -76,7 +76,9 @@ bool has_hdf5_mark(ByteSource& file) {
 std::unique_ptr<VolumeFile> open_hdf5(const VolumeSource& source) {
   std::string end = source.path.substr(source.path.rfind('.') + 1);
   for (char& c : end) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (end == "nc" || end == "nc4" || is_netcdf4(source.path)) return open_netcdf_volume(source);
+  if (end == "nc" || end == "nc4") return open_netcdf_volume(source);
+  if (auto known = open_known_hdf5_volume(source)) return known;
+  if (is_netcdf4(source.path)) return open_netcdf_volume(source);
   return open_hdf5_volume(source);
 }
 

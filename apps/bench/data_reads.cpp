@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -21,6 +21,7 @@
 #include "core/profile.hpp"
 #include "core/rng.hpp"
 #include "data/netcdf.hpp"
+#include "data/volume_file.hpp"
 
 namespace bora::bench {
 
@@ -124,6 +125,9 @@ void write_field(const std::string& path, const Tensor& field, const data::hdf5:
   data::hdf5::File file = data::hdf5::File::create(path);
   file.write_dataset("raw", field, storage);
   file.close();
+  // As old as training data are: of a file that is being written nothing is remembered.
+  std::filesystem::last_write_time(
+      path, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(1));
 }
 
 std::vector<Patch> random_patches(int n, int n_files, const Dims3& size, const Dims3& patch,
@@ -162,11 +166,8 @@ Reading read_patches(const std::vector<std::string>& files, const std::vector<Pa
   r.seconds = on_threads(n_threads, [&](int) {
     for (size_t i = next++; i < patches.size(); i = next++) {
       const Patch& p = patches[i];
-      const std::array<int64_t, 3> begin{p.begin.d, p.begin.h, p.begin.w};
-      const std::array<int64_t, 3> count{p.count.d, p.count.h, p.count.w};
-      const Tensor values = data::hdf5::File::open(files[static_cast<size_t>(p.file)])
-                                .open_dataset("raw")
-                                .read(begin, count, DType::f32);
+      const Tensor values = data::open_volume({files[static_cast<size_t>(p.file)], "raw", "xyz"})
+                                ->read(p.begin, p.count, DType::f32);
       const float* v = values.data<float>();
       for (int64_t k = 0; k < values.numel(); k += 4096) sums[i] += static_cast<double>(v[k]);
     }

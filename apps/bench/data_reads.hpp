@@ -33,7 +33,7 @@ struct Reading {
   double sum = 0;  ///< of every 4096th value of each patch, to compare with the peer's
 };
 /// Reads the patches on threads, each of which takes the next one as a loader's do; the file is
-/// opened, read and closed for each.
+/// opened, read and closed for each, as VolumeDataset does it.
 Reading read_patches(const std::vector<std::string>& files, const std::vector<Patch>& patches,
                      int n_threads);
 
