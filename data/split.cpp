@@ -106,4 +106,64 @@ Split make_split(const Dataset& dataset, const SplitConfig& config) {
   return make_split(names, groups, config);
 }
 
+bool is_part(const std::string& word) {
+  return word.empty() || word == "training" || word == "validation" || word == "test";
+}
+
+Split make_split(const std::vector<std::string>& names, const std::vector<std::string>& groups,
+                 const std::vector<std::string>& parts, const SplitConfig& config) {
+  const size_t n = names.size();
+  BORA_CHECK(groups.size() == n && parts.size() == n, "make_split: ", n, " names, ", groups.size(),
+             " groups and ", parts.size(), " parts");
+  const std::vector<std::string>& keys = config.by == "case" ? names : groups;
+  Split split;
+  std::map<std::string, size_t> fixed_groups;  // a case of each that has a part
+  bool has_validation = false, has_test = false;
+  for (size_t i = 0; i < n; ++i) {
+    const std::string& part = parts[i];
+    BORA_CHECK(is_part(part), "make_split: part '", part, "' of case '", names[i], "'");
+    if (part.empty()) continue;
+    fixed_groups.emplace(keys[i], i);
+    has_validation = has_validation || part == "validation";
+    has_test = has_test || part == "test";
+    (part == "training" ? split.train
+     : part == "test"   ? split.test
+                        : split.validation)
+        .push_back(static_cast<int64_t>(i));
+    for (const auto& [key, list] : {std::pair{"validation_cases", &config.validation_cases},
+                                    std::pair{"test_cases", &config.test_cases}})
+      if (std::find(list->begin(), list->end(), names[i]) != list->end())
+        refuse("case '" + names[i] + "' is in the " + part +
+               " part by the manifest's column, and named in split." + key +
+               ": wanted one of both");
+  }
+  std::vector<int64_t> open;
+  std::vector<std::string> open_names, open_groups;
+  for (size_t i = 0; i < n; ++i) {
+    if (!parts[i].empty()) continue;
+    if (const auto sister = fixed_groups.find(keys[i]); sister != fixed_groups.end())
+      refuse("case '" + names[i] + "' has no part, but '" + names[sister->second] +
+             "' of its group '" + groups[i] + "' is in the " + parts[sister->second] +
+             " part: give each case of a group a part, or none");
+    open.push_back(static_cast<int64_t>(i));
+    open_names.push_back(names[i]);
+    open_groups.push_back(groups[i]);
+  }
+  if (!open.empty()) {
+    SplitConfig rest = config;
+    if (has_validation) rest.validation = 0;
+    if (has_test) rest.test = 0;
+    const Split more = make_split(open_names, open_groups, rest);
+    const auto take = [&](const std::vector<int64_t>& from, std::vector<int64_t>& to) {
+      for (const int64_t i : from) to.push_back(open[static_cast<size_t>(i)]);
+      std::sort(to.begin(), to.end());
+    };
+    take(more.train, split.train);
+    take(more.validation, split.validation);
+    take(more.test, split.test);
+  }
+  if (split.train.empty()) refuse("no case is left for training");
+  return split;
+}
+
 }  // namespace bora::data

@@ -54,4 +54,14 @@ Split make_split(const std::vector<std::string>& names, const std::vector<std::s
                  const SplitConfig& config);
 Split make_split(const Dataset& dataset, const SplitConfig& config);
 
+/// The same where a manifest has said of some cases where they go: `parts` holds "training",
+/// "validation", "test", or nothing for a case that is split by its group.  A share
+/// (split.validation, split.test) of a side that is filled so takes no further cases.  Throws
+/// UsageError as above, for a group of which only some cases have a part, and where a listed case
+/// has a part.
+Split make_split(const std::vector<std::string>& names, const std::vector<std::string>& groups,
+                 const std::vector<std::string>& parts, const SplitConfig& config);
+/// Whether a cell of a manifest's column `part` is one of the words above.
+bool is_part(const std::string& word);
+
 }  // namespace bora::data

@@ -62,8 +62,8 @@ void ValueSummary::add(const Tensor& values, const Tensor& region) {
         ++i;
         continue;
       }
-      const int64_t run = count_equal(v, i, total, r);  // fields have long runs of one value
-      const double value = static_cast<double>(v[i]);
+      const int64_t run = count_equal(v, i, total, r);       // fields have long runs of one value
+      const double value = static_cast<double>(v[i]) + 0.0;  // -0 is 0 like any other
       i += run;
       if (std::isnan(value)) {
         n_nan_ += run;
@@ -80,7 +80,7 @@ void ValueSummary::add(const Tensor& values, const Tensor& region) {
       n += run;
       sum += value * static_cast<double>(run);
       bins_[bin_of(value)] += run;
-      if (!many_) distinct_[value == 0 ? 0.0 : value] += run;
+      if (!many_) distinct_[value] += run;
       if (distinct_.size() > kMostDistinct) {
         many_ = true;
         distinct_.clear();
@@ -179,7 +179,7 @@ double ValueSummary::percentile(double p) const {
   if (p == 0) return min_;
   if (p == 100) return max_;
   const auto rank =
-      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(p / 100 * static_cast<double>(total))));
+      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(p * static_cast<double>(total) / 100)));
   int64_t below = 0;
   for (size_t i = 0; i < bins_.size(); ++i) {
     below += bins_[i];
@@ -200,7 +200,7 @@ std::vector<int64_t> ValueSummary::histogram(double low, double high, int n_bins
   for (size_t i = 0; i < bins_.size(); ++i) {
     if (bins_[i] == 0) continue;
     const Edges e = edges_of(i);
-    const double value = whole_ ? e.near : 0.5 * (e.near + e.far);
+    const double value = whole_ || e.near == 0 ? e.near : 0.5 * (e.near + e.far);
     const double at = width > 0 ? std::floor((value - low) / width) : 0;
     out[static_cast<size_t>(std::clamp(at, 0.0, static_cast<double>(n_bins - 1)))] += bins_[i];
   }

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "core/error.hpp"
+#include "data/orientation.hpp"
 #include "data/text_rows.hpp"
 #include "data/volume_list.hpp"
 #include "data/volume_read.hpp"
@@ -44,10 +45,17 @@ void check_partner(const VolumesConfig& config, const VolumeInfo& image, const V
              " channels, wanted one");
   if (!image.affine || !other.affine) return;
   const double far = corner_distance(*image.affine, *other.affine, image.grid);
-  BORA_CHECK(
-      far <= config.affine_tolerance_mm, "the ", what, " '", other.source.path,
-      "' lies elsewhere than its image '", image.source.path, "': corners of the grid are ", far,
-      " mm apart by the affines (volumes.affine_tolerance_mm = ", config.affine_tolerance_mm, ")");
+  if (far <= config.affine_tolerance_mm) return;
+  std::string turned;  // the usual reason: one of the two was written by another program
+  const std::string image_axes = orientation_of(*image.affine);
+  const std::string other_axes = orientation_of(*other.affine);
+  if (image_axes != other_axes)
+    turned = "; the axes of the image run " + image_axes + ", those of the " + what + " " +
+             other_axes + ": resample one onto the grid of the other";
+  BORA_FAIL("the ", what, " '", other.source.path, "' lies elsewhere than its image '",
+            image.source.path, "': corners of the grid are ", far,
+            " mm apart by the affines (volumes.affine_tolerance_mm = ", config.affine_tolerance_mm,
+            ")", turned);
 }
 
 VolumeInfo open_info(const VolumeSource& source, FileStamp& stamp) {

@@ -39,7 +39,8 @@ std::optional<std::string> case_of(const fs::path& root, const fs::path& file,
 Folder search(const VolumesConfig& config) {
   const fs::path root = config.root;
   std::error_code code;
-  BORA_CHECK(fs::is_directory(root, code), "data folder '", config.root, "' does not exist",
+  BORA_CHECK(fs::is_directory(root, code), "data folder '", config.root,
+             fs::exists(root, code) ? "' is a file, wanted a folder" : "' does not exist",
              code && code != std::errc::no_such_file_or_directory
                  ? bora::detail::join(" (", code.message(), ")")
                  : std::string());
@@ -163,7 +164,7 @@ class Lister {
     c.weight.path = table.file(row, "weight");
     c.group = table.cell(row, "group");
     c.part = table.cell(row, "part");
-    if (!c.part.empty() && c.part != "training" && c.part != "validation" && c.part != "test")
+    if (!is_part(c.part))
       refuse("part is '", c.part, "', wanted training, validation, test or nothing");
     c.sample_weight = table.number(row, "sample_weight", 1);
     if (c.sample_weight < 0) refuse("sample_weight is ", c.sample_weight, ", wanted 0 or more");

@@ -17,6 +17,7 @@ struct WindColumnsConfig {
   std::string mask = "mask";
   std::string group = "layout_id";
   std::string angle = "angle";
+  std::string part = "part";
 
   static constexpr auto fields() {
     using C = WindColumnsConfig;
@@ -29,6 +30,8 @@ struct WindColumnsConfig {
         field("group", &C::group,
               "column with the layout, for the split by geometry; without it: layout_pattern"),
         field("angle", &C::angle, "column with the angle in degrees; without it: angle_patterns"),
+        field("part", &C::part,
+              "column with training, validation or test, or nothing: overrides the split"),
     };
   }
 };

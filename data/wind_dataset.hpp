@@ -19,7 +19,7 @@ namespace bora::data {
 /// Reads lazily: files are opened for one sample and closed, and only the cells of its window are
 /// read; with use_cache() a file's kept levels are read once, as far as the cache has room.  Use:
 ///   WindDataset data(config, &ranks);                       // finds and checks the files
-///   Split split = make_split(data, split_config);
+///   Split split = split_wind(data.cases(), split_config);
 ///   data.fit_normaliser(split.train, ranks);                // or load it from a checkpoint
 ///   Sample s = data.read(split.train[0], WindowChoice::random(key));
 class WindDataset : public Dataset {
@@ -55,6 +55,7 @@ class WindDataset : public Dataset {
   Sample read_mask_window(int64_t index, const Window& window) const;
 
   const WindCase& at(int64_t index) const;
+  const std::vector<WindCase>& cases() const { return files_.cases; }
   const WindConfig& config() const { return config_; }
   /// Cases that were left out, one line each.
   const std::vector<std::string>& problems() const { return files_.problems; }

@@ -99,7 +99,7 @@ std::string pack_pairs(const WindFiles& files) {
   for (const WindCase& c : files.cases)
     text += "c\t" + c.name + "\t" + c.wind_path + "\t" + c.mask_path + "\t" +
             (c.listed_angle_deg ? exact(*c.listed_angle_deg) : "-") + "\t" +
-            (c.listed_group ? "=" + *c.listed_group : "-") + "\n";
+            (c.listed_group ? "=" + *c.listed_group : "-") + "\t=" + c.part + "\n";
   for (const std::string& p : files.problems) text += "p\t" + one_line(p) + "\n";
   return text;
 }
@@ -115,6 +115,7 @@ WindFiles unpack_pairs(const std::string& text) {
     WindCase& c = files.cases.emplace_back(pair_of(p.at(1), p.at(2), p.at(3)));
     if (p.at(4) != "-") c.listed_angle_deg = std::strtod(p.at(4).c_str(), nullptr);
     if (p.at(5) != "-") c.listed_group = p.at(5).substr(1);
+    c.part = p.at(6).substr(1);
   }
   return files;
 }
@@ -148,6 +149,16 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
              config.files.mask_folder, "/<case>", config.files.mask_suffix,
              config.files.list.empty() ? "" : ", as listed in ", config.files.list);
   return files;
+}
+
+Split split_wind(const std::vector<WindCase>& cases, const SplitConfig& config) {
+  std::vector<std::string> names, groups, parts;
+  for (const WindCase& c : cases) {
+    names.push_back(c.name);
+    groups.push_back(c.group);
+    parts.push_back(c.part);
+  }
+  return make_split(names, groups, parts, config);
 }
 
 std::vector<std::string> unnamed_wind_axes(const WindFilesConfig& files) {

@@ -12,6 +12,7 @@
 #include "data/netcdf.hpp"
 #include "data/normalise.hpp"
 #include "data/preflight.hpp"
+#include "data/split.hpp"
 #include "data/wind_config.hpp"
 
 namespace bora::data {
@@ -29,6 +30,7 @@ struct WindCase {
   /// What a manifest says, instead of the patterns for names.
   std::optional<std::string> listed_group;
   std::optional<double> listed_angle_deg;
+  std::string part;  ///< "training", "validation", "test", or empty: by the split
 };
 
 /// The outcome of looking at a data set.
@@ -58,6 +60,9 @@ std::vector<std::string> unnamed_wind_axes(const WindFilesConfig& files);
 /// The name of the case of a mask file: its file name without the mask suffix; without that, the
 /// whole stem.
 std::string wind_case_name(const WindConfig& config, const std::string& mask_path);
+
+/// By the parts that a manifest gives, the others by their layouts: make_split with `parts`.
+Split split_wind(const std::vector<WindCase>& cases, const SplitConfig& config);
 
 /// A case of one mask file, without truth, for prediction.  `wind_path` may be given where there is
 /// one.

@@ -32,6 +32,10 @@ bool is_file(const std::string& path) {
   return fs::is_regular_file(path, ignored);
 }
 
+bool has_no_control(const std::string& text) {
+  return std::none_of(text.begin(), text.end(), [](unsigned char letter) { return letter < 32; });
+}
+
 /// One row after the other, with the columns that there are.
 class ListReader {
  public:
@@ -44,6 +48,7 @@ class ListReader {
     mask_ = column_of(table, c.mask, standard.mask, "mask");
     group_ = column_of(table, c.group, standard.group, "group");
     angle_ = column_of(table, c.angle, standard.angle, "angle");
+    part_ = column_of(table, c.part, standard.part, "part");
     if (name_.empty() && mask_.empty())
       table.require_columns({c.name.empty() ? std::string_view(standard.name) : c.name});
   }
@@ -62,10 +67,8 @@ class ListReader {
     }
     if (c.name.empty() && !c.mask_path.empty()) c.name = wind_case_name(config_, c.mask_path);
     BORA_CHECK(!c.name.empty(), "the case has no name");
-    BORA_CHECK(c.name.find('/') == std::string::npos &&
-                   std::none_of(c.name.begin(), c.name.end(),
-                                [](unsigned char letter) { return letter < 32; }),
-               "'", c.name, "' cannot be the name of a case (it holds '/' or a control character)");
+    BORA_CHECK(c.name.find('/') == std::string::npos && has_no_control(c.name), "'", c.name,
+               "' cannot be the name of a case (it holds '/' or a control character)");
     const auto standing = [&](const std::string& folder, const std::string& suffix) {
       return (fs::path(config_.root) / folder / (c.name + suffix)).string();
     };
@@ -77,11 +80,19 @@ class ListReader {
     if (!group_.empty()) {
       c.listed_group = table_.cell(row, group_);
       BORA_CHECK(!c.listed_group->empty(), "case '", c.name, "': column '", group_, "' is empty");
+      BORA_CHECK(has_no_control(*c.listed_group), "case '", c.name, "': column '", group_,
+                 "' holds a control character");
     }
     if (!angle_.empty()) {
       const double angle = table_.number(row, angle_, std::numeric_limits<double>::quiet_NaN());
       BORA_CHECK(!std::isnan(angle), "case '", c.name, "': column '", angle_, "' is empty");
       c.listed_angle_deg = angle;
+    }
+    if (!part_.empty()) {
+      c.part = table_.cell(row, part_);
+      BORA_CHECK(is_part(c.part), "case '", c.name, "': column '", part_, "' is '", c.part,
+                 "', wanted training, validation, test or nothing (files.columns.part = \"\" "
+                 "leaves the column alone)");
     }
     return c;
   }
@@ -89,7 +100,7 @@ class ListReader {
  private:
   const WindConfig& config_;
   const CaseTable& table_;
-  std::string name_, wind_, mask_, group_, angle_;
+  std::string name_, wind_, mask_, group_, angle_, part_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ Cases::Cases(const data::WindConfig& config, const data::SplitConfig& split_conf
              Collective& ranks, const data::Normaliser* normaliser)
     : root_(config.root),
       dataset_(std::make_unique<data::WindDataset>(config, &ranks, preflight_hooks(ranks))) {
-  const data::Split split = data::make_split(*dataset_, split_config);
+  const data::Split split = data::split_wind(dataset_->cases(), split_config);
   training_ = std::make_unique<data::Subset>(*dataset_, split.train);
   validation_ = std::make_unique<data::Subset>(*dataset_, split.validation);
   test_ = std::make_unique<data::Subset>(*dataset_, split.test);

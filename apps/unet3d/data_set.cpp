@@ -24,7 +24,8 @@ std::vector<std::pair<std::string, std::string>> DataSet::files(int64_t index) c
 }
 
 data::Split DataSet::split(const data::SplitConfig& config) const {
-  return wind ? data::make_split(*wind, config) : data::split_volumes(volumes->cases(), config);
+  return wind ? data::split_wind(wind->cases(), config)
+              : data::split_volumes(volumes->cases(), config);
 }
 
 DataSet open_data_set(const Config& config, Collective& ranks, const data::PreflightHooks& hooks) {
@@ -33,6 +34,10 @@ DataSet open_data_set(const Config& config, Collective& ranks, const data::Prefl
     set.root = config.volumes.root;
     set.volumes = std::make_unique<data::VolumeDataset>(config.volumes, &ranks, hooks);
   } else {
+    if (config.data.root.empty() && !config.volumes.root.empty())
+      throw UsageError(
+          "volumes.root is set, but task=wind does not use it: wanted --task=segmentation, or "
+          "data.root");
     if (config.data.root.empty())
       throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
     set.root = config.data.root;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -26,7 +27,7 @@ struct SplitCommandConfig : Config {
         std::tuple{
             field("csv", &SplitCommandConfig::csv,
                   "manifest to write: case, its files, group and part, paths relative to its "
-                  "folder; volumes.list reads it"),
+                  "folder; volumes.list or data.files.list reads it"),
             field("list_cases", &SplitCommandConfig::list_cases,
                   "print the part of every case, not only the counts")},
         Config::fields());
@@ -44,10 +45,29 @@ std::string relative_path(const std::string& path, const fs::path& folder) {
   return fs::absolute(path).lexically_normal().lexically_proximate(folder).string();
 }
 
+/// The columns of a wind manifest, under the names by which data.files reads them.  The angle is
+/// there where all cases have one.
+std::vector<std::string> wind_columns(const DataSet& set, bool& has_angle) {
+  has_angle = true;
+  for (const data::WindCase& c : set.wind->cases())
+    has_angle = has_angle && std::isfinite(c.angle_deg);
+  const data::WindColumnsConfig standard, &set_names = set.wind->config().files.columns;
+  const auto name = [](const std::string& own, const std::string& other) {
+    return own.empty() ? other : own;  // "" switches a column off for reading
+  };
+  std::vector<std::string> columns{
+      name(set_names.name, standard.name), name(set_names.wind, standard.wind),
+      name(set_names.mask, standard.mask), name(set_names.group, standard.group),
+      name(set_names.part, standard.part)};
+  if (has_angle) columns.push_back(name(set_names.angle, standard.angle));
+  return columns;
+}
+
 void write_manifest(const std::string& path, const DataSet& set, const std::vector<Part>& parts) {
   const fs::path folder = fs::absolute(path).lexically_normal().parent_path();
+  bool has_angle = false;
   data::CsvWriter out(
-      path, set.wind ? std::vector<std::string>{"case", "wind", "mask", "group", "part"}
+      path, set.wind ? wind_columns(set, has_angle)
                      : std::vector<std::string>{"case", "image", "label", "weight", "group", "part",
                                                 "sample_weight", "box"});
   std::map<std::string, std::pair<int64_t, const char*>> rows;  // by name
@@ -57,8 +77,10 @@ void write_manifest(const std::string& path, const DataSet& set, const std::vect
     const auto& [i, part] = row;
     if (set.wind) {
       const data::WindCase& c = set.wind->at(i);
-      out.row({name, relative_path(c.wind_path, folder), relative_path(c.mask_path, folder),
-               c.group, part});
+      std::vector<data::CsvCell> cells{name, relative_path(c.wind_path, folder),
+                                       relative_path(c.mask_path, folder), c.group, part};
+      if (has_angle) cells.emplace_back(c.angle_deg);
+      out.row(cells);
     } else {
       const data::VolumeCase& c = set.volumes->at(i);
       out.row({name, relative_path(c.image.path, folder), relative_path(c.label.path, folder),

@@ -82,6 +82,24 @@ Dims3 SegmentationCases::largest_patch() const {
   return largest;
 }
 
+std::string SegmentationCases::padding_warning() const {
+  const Dims3 patch = dataset_->config().patch;
+  double most = 0;
+  Dims3 grid;
+  for (const int64_t i : split_.train) {
+    const Dims3 box = dataset_->at(i).box.count;
+    double share = 1;
+    for (int axis = 0; axis < 3; ++axis)
+      if (patch[axis] > box[axis])
+        share *= static_cast<double>(box[axis]) / static_cast<double>(patch[axis]);
+    if (share > most) most = share, grid = box;
+  }
+  if (most == 0 || most >= 0.5) return {};
+  return detail::join("volumes.patch=", patch, ", but the volumes are ", grid, " cells: at most ",
+                      apps::brief(100 * most),
+                      " % of a sample is data, the rest is padding that costs time and memory");
+}
+
 void SegmentationCases::require_one_shape() const {
   for (const int64_t i : split_.train)
     if (const Dims3 first = patch_of(split_.train.front()), other = patch_of(i); !(first == other))

@@ -43,6 +43,8 @@ class SegmentationCases {
   /// Throws UsageError where patches of the training cases differ in extents, which one batch
   /// cannot hold.
   void require_one_shape() const;
+  /// Where more than half of each training patch would be padding; empty if not.
+  std::string padding_warning() const;
   /// Lines: how many cases, where, how split, scaled and cut; the classes.
   std::vector<std::string> describe() const;
 

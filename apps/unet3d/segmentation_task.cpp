@@ -247,6 +247,8 @@ std::vector<std::string> SegmentationTask::warnings(int n_ranks) const {
     warnings.emplace_back(
         "no case validates: nothing is scored, and best.h5 is the last state (split.validation, or "
         "the column `part` of the list)");
+  if (std::string padding = cases_->padding_warning(); !padding.empty())
+    warnings.push_back(std::move(padding));
   return warnings;
 }
 

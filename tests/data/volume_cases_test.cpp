@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 #include "tests/data/volume_fixture.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -148,6 +150,40 @@ TEST_F(VolumeCasesTest, AffinesThatDifferAreNamed) {
                                      HasSubstr("0.136"), HasSubstr("affine_tolerance_mm")));
   config.affine_tolerance_mm = 0.14;
   EXPECT_EQ(find_volume_cases(config).cases.size(), 1U);
+}
+
+// The same head, written by two programs: x to the right in one file, to the left in the other.
+TEST_F(VolumeCasesTest, ALabelWithTurnedAxesIsToldByBothOrientations) {
+  SyntheticVolumesOptions o;
+  o.n_cases = 1;
+  o.grid = {11, 8, 7};
+  o.format = "nii";
+  write_synthetic_volumes(root, o);
+  VolumesConfig config = synthetic();
+  config.image_suffix = "_image.nii";
+  config.label_suffix = "_label.nii";
+  const std::string path = root + "/case1_label.nii";
+  const Affine before = *open_volume({path, "", ""})->info().affine;
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const float step = -static_cast<float>(before[0][0]);
+  const auto begin = static_cast<float>(before[0][3] + 10 * before[0][0]);
+  file.seekp(280);  // srow_x
+  file.write(reinterpret_cast<const char*>(&step), sizeof step);
+  file.seekp(292);
+  file.write(reinterpret_cast<const char*>(&begin), sizeof begin);
+  file.close();
+  EXPECT_THAT(refusal(config), AllOf(HasSubstr("case1_label.nii' lies elsewhere than its image"),
+                                     HasSubstr("the axes of the image run RAS, those of the label "
+                                               "LAS: resample one onto the grid of the other")));
+}
+
+TEST_F(VolumeCasesTest, ARootThatIsAFileIsToldAsOne) {
+  write_list("cases.txt", "a\n");
+  VolumesConfig config = pairs();
+  config.root = root + "/cases.txt";
+  EXPECT_THAT(refusal(config), HasSubstr("cases.txt' is a file, wanted a folder"));
+  config.root = root + "/nowhere";
+  EXPECT_THAT(refusal(config), HasSubstr("nowhere' does not exist"));
 }
 
 TEST_F(VolumeCasesTest, UnreadableFilesAreNamed) {

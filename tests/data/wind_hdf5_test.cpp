@@ -124,6 +124,36 @@ TEST_F(WindOtherwise, AManifestGivesCaseLayoutAndAngle) {
   EXPECT_EQ(files.cases[1].wind_path, wind("30VF2"));
 }
 
+TEST_F(WindOtherwise, AManifestSaysWhichCasesTrainAndWhichNot) {
+  write_text("parts.csv", "case,part\n0VF1,validation\n0VF2,training\n30VF2,training\n30VF3,\n");
+  const WindFiles files = listed("parts.csv");
+  ASSERT_THAT(files.cases, SizeIs(4));
+  EXPECT_EQ(files.cases[0].part, "validation");
+  EXPECT_EQ(files.cases[3].part, "");
+  const Split split = split_wind(files.cases, {});  // a share of validation, which is there already
+  EXPECT_THAT(split.validation, ElementsAre(0));
+  EXPECT_THAT(split.train, ElementsAre(1, 2, 3));
+  SplitConfig named;
+  named.validation_cases = {"0VF2"};
+  EXPECT_THAT(message_of([&] { split_wind(files.cases, named); }),
+              AllOf(HasSubstr("'0VF2' is in the training part"),
+                    HasSubstr("named in split.validation_cases")));
+  write_text("half.csv", "case,part\n0VF1,training\n0VF2,training\n30VF2,\n");
+  EXPECT_THAT(message_of([&] { split_wind(listed("half.csv").cases, {}); }),
+              AllOf(HasSubstr("'30VF2' has no part"), HasSubstr("group '2'")));
+  SplitConfig by_case;
+  by_case.by = "case";
+  by_case.validation = 0;
+  EXPECT_THAT(split_wind(listed("half.csv").cases, by_case).train, ElementsAre(0, 1, 2));
+  write_text("wrong.csv", "case,part\n0VF1,train\n");
+  EXPECT_THAT(refusal("wrong.csv"),
+              AllOf(HasSubstr("wrong.csv', line 2: case '0VF1': column 'part' is 'train', wanted "
+                              "training, validation, test or nothing"),
+                    HasSubstr("files.columns.part")));
+  config_.files.columns.part = "";  // another meaning: left alone
+  EXPECT_THAT(listed("wrong.csv").problems, IsEmpty());
+}
+
 TEST_F(WindOtherwise, ColumnsHaveOtherNamesAndPathsAreBelowTheList) {
   fs::create_directories(folder_.file("lists"));
   write_text(

@@ -58,6 +58,9 @@ has "5 cases in $work/data, 5 geometries" "$work/split"
 has "geometries in two parts: none" "$work/split"
 [ "$(wc -l <"$work/split.csv")" -eq 6 ] || fail "the manifest has not a row for each case"
 has "0VF20,data/$wind,data/$mask,20," "$work/split.csv"
+# Read back, the manifest says the same as the split that it was written from.
+"$unet3d" data split --data.root="$work/data" --data.files.list="$work/split.csv" >"$work/again"
+diff <(sed 1d "$work/split") <(sed 1d "$work/again") || fail "the manifest of a split gives another split"
 "$unet3d" data split --data.root="$work/data" --split.by=case --split.validation_cases=105VF5 >"$work/split"
 has "geometries in two parts: none" "$work/split"
 
@@ -90,6 +93,7 @@ expect_failure 1 "is a folder, wanted a file" "$unet3d" data inspect "$work"
 expect_failure 1 "has no variable 'speed'" "$unet3d" data inspect "$work/data/wind_speed_filled/0VF44_ws_filled.nc" --variable=speed
 expect_failure 2 "picture: wanted one file" "$unet3d" data inspect "$work/a.nc" "$work/b.nc" --picture="$work/p.png"
 expect_failure 2 "data.root is not set" "$unet3d" data check
+expect_failure 2 "wanted --task=segmentation, or data.root" "$unet3d" data check --volumes.root="$work"
 expect_failure 2 "level" "$unet3d" data check "${set[@]}" --level=some
 expect_failure 2 "part" "$unet3d" data stats "${set[@]}" --part=none
 expect_failure 1 "$work/nowhere" "$unet3d" data check --data.root="$work/nowhere"
