@@ -19,7 +19,8 @@ struct FedBatch {
   std::vector<simt::TracedWork> kernels;
 };
 
-/// The batches of an Uploader in a trace: copies to the device that are copied on there.
+/// The batches of an Uploader in a trace: copies to the device that are copied on there, all of
+/// them by the place of the last one (what else takes two copies, weights say, comes before).
 inline std::vector<FedBatch> fed_batches(const std::vector<simt::TracedWork>& trace) {
   std::vector<FedBatch> batches;
   std::map<const void*, simt::TracedWork> last_sent;
@@ -32,6 +33,10 @@ inline std::vector<FedBatch> fed_batches(const std::vector<simt::TracedWork>& tr
              !work.name.starts_with("copy"))
       batches.back().kernels.push_back(work);
   }
+  if (!batches.empty())
+    std::erase_if(batches, [last = batches.back().taken](const FedBatch& b) {
+      return b.taken.from != last.from || b.taken.to != last.to;
+    });
   return batches;
 }
 
