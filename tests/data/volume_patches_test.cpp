@@ -17,20 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class VolumePatches : public VolumeTest {
- protected:
-  /// One case, image = places(grid), with label 1 in these cells.
-  VolumeDataset one_case(const Dims3& grid, const std::vector<Dims3>& labelled,
-                         const std::function<void(VolumesConfig&)>& change) const {
-    Tensor label = no_labels(grid);
-    for (const Dims3& c : labelled) label.data<uint8_t>()[(c.d * grid.h + c.h) * grid.w + c.w] = 1;
-    write_pair("a", places(grid), label);
-    VolumesConfig config = pairs();
-    change(config);
-    return VolumeDataset(config);
-  }
-  static RngKey key(uint64_t i) { return {5, rng_stream("test", i)}; }
-};
+class VolumePatches : public OneCaseTest {};
 
 bool contains(const Window& w, const Dims3& cell) {
   for (int i = 0; i < 3; ++i)

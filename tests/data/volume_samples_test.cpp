@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "data/batch.hpp"
 #include "tests/data/volume_fixture.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -15,10 +16,7 @@ using bora::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class VolumeSamples : public VolumeTest {
- protected:
-  static RngKey key(uint64_t i) { return {5, rng_stream("test", i)}; }
-};
+class VolumeSamples : public OneCaseTest {};
 
 TEST_F(VolumeSamples, WeightsComeWithTheirCells) {
   SyntheticVolumesOptions o;
