@@ -140,7 +140,11 @@ void find_affine(const hdf5::Dataset& dataset, VolumeInfo& info) {
   BORA_CHECK(numbers.size() == 12 || numbers.size() == 16, "attribute 'affine': ", numbers.size(),
              " numbers, wanted 12 (3 rows of 4)");
   info.affine.emplace();
-  for (size_t i = 0; i < 12; ++i) (*info.affine)[i / 4][i % 4] = numbers[i];
+  for (size_t i = 0; i < 12; ++i) {
+    BORA_CHECK(std::isfinite(numbers[i]), "attribute 'affine': number ", i + 1, " is ", numbers[i],
+               ", wanted finite ones");
+    (*info.affine)[i / 4][i % 4] = numbers[i];
+  }
 }
 
 class Descriptor {

@@ -151,9 +151,11 @@ class NpyFile final : public VolumeFile {
     for (const int64_t e : header.shape) shape += bora::detail::join(shape.empty() ? "" : " x ", e);
     BORA_CHECK(n_axes == 3 || n_axes == 4, "reading '", path, "': an array of ",
                n_axes == 0 ? "no axes" : shape, ", wanted three axes, or four with channels");
-    const std::string order = source.order.empty() ? (n_axes == 3 ? "zyx" : "czyx") : source.order;
+    std::string order = source.order.empty() ? (n_axes == 3 ? "zyx" : "czyx") : source.order;
     std::string sorted = order;
     std::sort(sorted.begin(), sorted.end());
+    // An order with channels says how the others lie: labels beside images of several channels.
+    if (n_axes == 3 && sorted == "cxyz") std::erase(order, 'c'), std::erase(sorted, 'c');
     BORA_CHECK(sorted == (n_axes == 3 ? "xyz" : "cxyz"), "reading '", path, "': the order '", order,
                "' for an array of ", shape, ", wanted each of ",
                n_axes == 3 ? "x, y and z" : "x, y, z and c", " once");

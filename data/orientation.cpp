@@ -138,33 +138,22 @@ std::string text_of(const Affine& affine) {
   return out + "]";
 }
 
-std::string grid_difference(const VolumeInfo& a, const VolumeInfo& b, double tolerance) {
-  BORA_CHECK(tolerance >= 0, "grid_difference: wants a tolerance of at least 0, got ", tolerance);
-  if (a.grid != b.grid)
-    return bora::detail::join("'", a.source.path, "' has ", a.grid, " cells, '", b.source.path,
-                              "' ", b.grid);
-  if (!a.affine || !b.affine) return {};
-  const std::array<double, 3> sizes = voxel_sizes(*a.affine);
-  const double size = *std::min_element(sizes.begin(), sizes.end());
+double corner_distance(const Affine& a, const Affine& b, const Dims3& grid) {
   double furthest = 0;
   for (int corner = 0; corner < 8; ++corner) {
     double squares = 0;
     for (size_t i = 0; i < 3; ++i) {
-      double d = (*a.affine)[i][3] - (*b.affine)[i][3];
+      double d = a[i][3] - b[i][3];
       for (size_t j = 0; j < 3; ++j)
         if ((corner >> j & 1) != 0)
-          d += ((*a.affine)[i][j] - (*b.affine)[i][j]) *
-               static_cast<double>(std::max(a.grid[static_cast<int>(j)] - 1, int64_t{0}));
+          d += (a[i][j] - b[i][j]) *
+               static_cast<double>(std::max(grid[static_cast<int>(j)] - 1, int64_t{0}));
       squares += d * d;
     }
-    const double distance = std::sqrt(squares);
-    furthest = distance <= furthest ? furthest : distance;  // keeps NaN
+    if (std::isnan(squares)) return squares;
+    furthest = std::max(furthest, std::sqrt(squares));
   }
-  if (furthest <= tolerance * size) return {};
-  return bora::detail::join("'", a.source.path, "' and '", b.source.path,
-                            "' stand in different places: corners of the grid are up to ", furthest,
-                            " apart, voxels ", size, "; affines ", text_of(*a.affine), " and ",
-                            text_of(*b.affine));
+  return furthest;
 }
 
 Reoriented to_ras(const Tensor& values, const Affine& affine) {

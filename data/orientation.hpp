@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orientation: which way the axes of a volume look, whether two volumes have one grid, and volumes
-// with their axes to the right, the front and up.
+// Orientation: which way the axes of a volume look, how far two grids lie apart, and volumes with
+// their axes to the right, the front and up.
 #pragma once
 
 #include <array>
@@ -35,10 +35,9 @@ std::array<double, 3> voxel_sizes(const Affine& affine);
 /// The three rows, for messages: "[-1 0 0 90; 0 1 0 -126; 0 0 1 -72]".
 std::string text_of(const Affine& affine);
 
-/// Empty if two volumes have one grid: the same extents, and no corner of it further apart than
-/// `tolerance` of the smallest voxel size of `a`.  Else what differs, with both.  A volume without
-/// an affine is taken to stand where the other does.
-std::string grid_difference(const VolumeInfo& a, const VolumeInfo& b, double tolerance = 1e-3);
+/// How far two affines put the corners of a grid of so many cells apart, at most, in their units;
+/// NaN where a number of them is.
+double corner_distance(const Affine& a, const Affine& b, const Dims3& grid);
 
 /// A volume (X, Y, Z, ...) on the CPU with its axes put next to right, front and up, by a change of
 /// their order and by mirrors alone; and its affine.  Equal to nibabel's as_closest_canonical.

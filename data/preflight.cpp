@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/log.hpp"
+#include "data/packed_text.hpp"
 #include "data/preflight_work.hpp"
 #include "data/text_rows.hpp"
 
@@ -26,34 +27,6 @@ constexpr double kSlowRate = 4 << 20;  // bytes a second of a file system that s
 struct Outcome {
   std::string record;
   std::vector<std::string> problems;
-};
-
-/// Texts of any bytes one behind the other: "<length>:<bytes>".
-class Fields {
- public:
-  void add(const std::string& field) { text_ += std::to_string(field.size()) + ":" + field; }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-class FieldReader {
- public:
-  explicit FieldReader(const std::string& text) : text_(text) {}
-  bool at_end() const { return at_ == text_.size(); }
-  std::string next() {
-    const size_t colon = text_.find(':', at_);
-    BORA_CHECK(colon != std::string::npos, "pre-flight: a rank's report breaks off");
-    const size_t n = std::stoul(text_.substr(at_, colon - at_));
-    BORA_CHECK(colon + 1 + n <= text_.size(), "pre-flight: a rank's report breaks off");
-    std::string field = text_.substr(colon + 1, n);
-    at_ = colon + 1 + n;
-    return field;
-  }
-
- private:
-  const std::string& text_;
-  size_t at_ = 0;
 };
 
 /// "0 1" for the cores of the affinity mask.
@@ -244,7 +217,7 @@ PreflightReport preflight(const std::vector<PreflightItem>& items, const Preflig
   };
   together("looking into", [&] { detail::work_through(work); });
 
-  Fields mine;
+  TextPacker mine;
   for (size_t k = 0; k < n_mine; ++k) {
     mine.add(std::to_string(share->index[k]));
     mine.add(share->outcomes[k].record);
@@ -257,10 +230,10 @@ PreflightReport preflight(const std::vector<PreflightItem>& items, const Preflig
   report.records.resize(items.size());
   report.problems.resize(items.size());
   for (const std::string& text : texts)
-    for (FieldReader in(text); !in.at_end();) {
-      const size_t i = std::stoul(in.next());
+    for (TextUnpacker in(text, "pre-flight"); !in.done();) {
+      const size_t i = in.next_number();
       report.records.at(i) = in.next();
-      for (size_t n = std::stoul(in.next()); n > 0; --n) report.problems[i].push_back(in.next());
+      for (size_t n = in.next_number(); n > 0; --n) report.problems[i].push_back(in.next());
     }
   for (const auto& problems : report.problems) report.n_bad += !problems.empty();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -18,24 +18,6 @@
 namespace bora::data {
 namespace {
 
-/// Farthest distance in mm between the corners of a grid by two affines.
-double corner_distance(const Affine& a, const Affine& b, const Dims3& grid) {
-  double most = 0;
-  for (int corner = 0; corner < 8; ++corner) {
-    double square = 0;
-    for (size_t row = 0; row < 3; ++row) {
-      double d = a[row][3] - b[row][3];
-      for (int axis = 0; axis < 3; ++axis)
-        if (corner >> axis & 1)
-          d += (a[row][static_cast<size_t>(axis)] - b[row][static_cast<size_t>(axis)]) *
-               static_cast<double>(grid[axis] - 1);
-      square += d * d;
-    }
-    most = std::max(most, std::sqrt(square));
-  }
-  return most;
-}
-
 /// Throws Error unless a label or weight fits its image.
 void check_partner(const VolumesConfig& config, const VolumeInfo& image, const VolumeInfo& other,
                    const std::string& what) {

@@ -96,6 +96,14 @@ const VolumeCase& VolumeDataset::at(int64_t index) const {
   return found_.cases[static_cast<size_t>(index)];
 }
 
+std::string VolumeDataset::where(int64_t index) const {
+  const VolumeCase& c = at(index);
+  std::string files;
+  for (const VolumeSource* source : {&c.image, &c.label, &c.weight})
+    if (!source->path.empty()) files += (files.empty() ? "'" : ", '") + source->path + "'";
+  return c.name + " (" + files + ")";
+}
+
 void VolumeDataset::make_cache(Collective* ranks) {
   if (config_.cache.kind == "none") return;
   std::vector<CachedField> fields;

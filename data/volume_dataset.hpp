@@ -41,6 +41,7 @@ class VolumeDataset : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(found_.cases.size()); }
   std::string name(int64_t index) const override { return at(index).name; }
+  std::string where(int64_t index) const override;
   std::string group(int64_t index) const override { return at(index).group; }
   int64_t n_channels() const override { return at(0).channels; }
   int64_t n_classes() const { return static_cast<int64_t>(config_.classes.size()); }

@@ -12,6 +12,7 @@
 #include "data/case_table.hpp"
 #include "data/csv.hpp"
 #include "data/name_pattern.hpp"
+#include "data/packed_text.hpp"
 
 namespace bora::data {
 namespace {
@@ -299,29 +300,6 @@ std::string volume_case_name(const VolumesConfig& config, const std::string& ima
 
 namespace {
 
-/// Texts of any bytes one behind the other, each as "<length>:<bytes>".
-struct Packer {
-  std::string text;
-  void add(const std::string& field) { text += std::to_string(field.size()) + ":" + field; }
-};
-class Unpacker {
- public:
-  explicit Unpacker(const std::string& text) : text_(text) {}
-  bool done() const { return at_ == text_.size(); }
-  std::string next() {
-    const size_t colon = text_.find(':', at_);
-    BORA_CHECK(colon != text_.npos, "list of volumes: the text of rank 0 breaks off");
-    const size_t n = std::stoul(text_.substr(at_, colon - at_));
-    BORA_CHECK(n <= text_.size() - colon - 1, "list of volumes: the text of rank 0 breaks off");
-    at_ = colon + 1 + n;
-    return text_.substr(colon + 1, n);
-  }
-
- private:
-  const std::string& text_;
-  size_t at_ = 0;
-};
-
 /// Every text of a listed case, in one order for both ways.
 template <class Each>
 void each_text(ListedVolume& v, Each&& each) {
@@ -334,20 +312,20 @@ void each_text(ListedVolume& v, Each&& each) {
 }  // namespace
 
 std::string pack_volumes(const ListedVolumes& volumes) {
-  Packer out;
+  TextPacker out;
   out.add(std::to_string(volumes.cases.size()));
   for (ListedVolume v : volumes.cases) {
     each_text(v, [&](std::string& text) { out.add(text); });
     out.add(CsvCell(v.of.sample_weight).text());  // reads back as the same value
   }
   for (const std::string& problem : volumes.problems) out.add(problem);
-  return out.text;
+  return out.text();
 }
 
 ListedVolumes unpack_volumes(const std::string& text) {
-  Unpacker in(text);
+  TextUnpacker in(text, "list of the volumes");
   ListedVolumes volumes;
-  volumes.cases.resize(std::stoul(in.next()));
+  volumes.cases.resize(in.next_number());
   for (ListedVolume& v : volumes.cases) {
     each_text(v, [&](std::string& field) { field = in.next(); });
     v.of.sample_weight = std::stod(in.next());

@@ -5,15 +5,10 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "data/volume_axes.hpp"
 
 namespace bora::data {
 namespace {
-
-/// "'file', variable 'name'".
-std::string file_of(const VolumeSource& source) {
-  return "'" + source.path + "'" +
-         (source.variable.empty() ? "" : ", variable '" + source.variable + "'");
-}
 
 /// "cell (x, y, z)" of the file's grid for cell i of a box.
 std::string cell_of(int64_t i, const Box& box) {
@@ -34,7 +29,7 @@ Tensor classes_of(const Tensor& values, const VolumeSource& source, const Box& b
     if (c == LabelMap::kNone && n_bad++ == 0) first_bad = i;
     to[i] = c < 0 ? kIgnoredClass : static_cast<uint8_t>(c);
   }
-  BORA_CHECK(n_bad == 0, file_of(source), ": ", n_bad, " of ", out.numel(),
+  BORA_CHECK(n_bad == 0, label_of(source), ": ", n_bad, " of ", out.numel(),
              " labels have no class, the first is ", static_cast<int64_t>(in[first_bad]), " at ",
              cell_of(first_bad, box), "; there are classes for ", labels.wanted(),
              " (volumes.classes, volumes.label_map)");
@@ -57,11 +52,11 @@ Tensor checked_image(const Tensor& values, const VolumeSource& source, const Box
   int64_t n_missing = 0, first_missing = 0;
   for (int64_t i = 0; i < image.numel(); ++i) {
     if (std::isfinite(v[i])) continue;
-    BORA_CHECK(std::isnan(v[i]), file_of(source), ": infinite value at ",
+    BORA_CHECK(std::isnan(v[i]), label_of(source), ": infinite value at ",
                cell_of(i / channels, box));
     if (n_missing++ == 0) first_missing = i;
   }
-  BORA_CHECK(n_missing == 0 || missing == "mask", file_of(source), ": ", n_missing, " of ",
+  BORA_CHECK(n_missing == 0 || missing == "mask", label_of(source), ": ", n_missing, " of ",
              image.numel(), " values are missing (NaN), the first at ",
              cell_of(first_missing / channels, box),
              "; volumes.missing = \"mask\" leaves such cells out of the region");
@@ -70,19 +65,19 @@ Tensor checked_image(const Tensor& values, const VolumeSource& source, const Box
 
 Tensor checked_classes(const Tensor& values, const VolumeSource& source, const Box& box,
                        const LabelMap& labels) {
-  BORA_CHECK(values.numel() == box.count.count(), file_of(source), ": labels of shape ",
+  BORA_CHECK(values.numel() == box.count.count(), label_of(source), ": labels of shape ",
              values.shape(), " for a box of ", box.count, " cells");
   return values.dtype() == DType::u8 ? classes_of<uint8_t>(values, source, box, labels)
                                      : classes_of<int32_t>(values, source, box, labels);
 }
 
 Tensor checked_weights(const Tensor& values, const VolumeSource& source, const Box& box) {
-  BORA_CHECK(values.numel() == box.count.count() && values.dtype() == DType::f32, file_of(source),
+  BORA_CHECK(values.numel() == box.count.count() && values.dtype() == DType::f32, label_of(source),
              ": weights of shape ", values.shape(), " ", values.dtype(), " for a box of ",
              box.count, " cells");
   const float* v = values.data<float>();
   for (int64_t i = 0; i < values.numel(); ++i)
-    BORA_CHECK(std::isfinite(v[i]) && v[i] >= 0, file_of(source), ": the weight at ",
+    BORA_CHECK(std::isfinite(v[i]) && v[i] >= 0, label_of(source), ": the weight at ",
                cell_of(i, box), " is ", v[i], ", wanted a number of at least 0");
   return values.reshape({box.count.d, box.count.h, box.count.w});
 }

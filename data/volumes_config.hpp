@@ -119,7 +119,7 @@ struct VolumesConfig {
 };
 
 /// Throws UsageError naming the key for what cannot be: no root, fewer than two classes or more
-/// than 255, a label_map that does not parse, percentiles that are not two in order, fixed without
+/// than 254, a label_map that does not parse, percentiles that are not two in order, fixed without
 /// mean and sigma, an order of axes that is none, labels with the image's suffix and variable; and
 /// what check_transforms() refuses.
 void check_volumes_config(const VolumesConfig& config);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend of DeviceType::cuda on host memory.  Work runs when it is issued, so that events are
 // always done; capture, counters and what a device refuses are as on a device.
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -12,6 +13,7 @@
 #include "kernels/simt/capture.hpp"
 #include "kernels/simt/memory.hpp"
 #include "kernels/simt/scheduler.hpp"
+#include "kernels/simt/trace.hpp"
 
 namespace bora::simt {
 namespace {
@@ -42,14 +44,20 @@ class EmulatedBackend final : public Backend {
     if (pageable && s.capture)
       detail::break_capture(*s.capture, "a copy from or to pageable host memory in a capture");
     if (pageable) count(&Counters::pageable_copies);
+    TracedWork traced;
+    traced.from = src;
+    traced.to = dst;
+    traced.bytes = bytes;
+    traced.pageable = pageable;
     count(to_device && from_device ? &Counters::device_to_device
           : to_device              ? &Counters::host_to_device
                                    : &Counters::device_to_host);
-    issue(s,
-          to_device && from_device ? "copy d2d"
-          : to_device              ? "copy h2d"
-                                   : "copy d2h",
-          [=] { std::memmove(dst, src, static_cast<size_t>(bytes)); });
+    issue(
+        s,
+        to_device && from_device ? "copy d2d"
+        : to_device              ? "copy h2d"
+                                 : "copy d2h",
+        [=] { std::memmove(dst, src, static_cast<size_t>(bytes)); }, traced);
   }
 
   void fill(Stream stream, void* dst, DType type, double value, int64_t n) override {
@@ -74,7 +82,7 @@ class EmulatedBackend final : public Backend {
   }
   Stream make_stream(Device device, bool urgent) override {
     check_device(device);
-    return {device, new EmulatedStream{device, urgent, nullptr, 0, {}}};
+    return {device, new EmulatedStream{device, urgent, nullptr, 0, {}, ++n_streams_}};
   }
   void destroy_stream(Stream stream) noexcept override {
     if (stream.native != nullptr && stream.native != &default_)
@@ -83,16 +91,23 @@ class EmulatedBackend final : public Backend {
 
   Event record(Stream stream) override {
     count(&Counters::event_records);
-    return Event(stream.device, detail::record_event(resolve(stream)));
+    EmulatedStream& s = resolve(stream);
+    auto event = detail::record_event(s);
+    if (!s.capture) event->traced = trace_.record(s.id);
+    return Event(stream.device, std::move(event));
   }
   void wait(Stream stream, const Event& event) override {
     count(&Counters::event_waits);
-    if (const auto* e = static_cast<const EmulatedEvent*>(event.native()))
-      detail::wait_event(resolve(stream), *e);
+    const auto* e = static_cast<const EmulatedEvent*>(event.native());
+    if (e == nullptr) return;
+    EmulatedStream& s = resolve(stream);
+    detail::wait_event(s, *e);
+    if (!e->captured) trace_.wait(s.id, e->traced);
   }
   bool done(const Event& event) override {
     count(&Counters::event_queries);
     forbid_captured(event, "an event of a capture was queried");
+    host_knows(event);
     return true;
   }
   void synchronize(Stream stream) override {
@@ -100,11 +115,13 @@ class EmulatedBackend final : public Backend {
     note("synchronize");
     EmulatedStream& s = resolve(stream);
     if (s.capture) detail::break_capture(*s.capture, "the host waits for a captured stream");
+    trace_.host_waits(s.id);
   }
   void synchronize(const Event& event) override {
     count(&Counters::synchronizations);
     note("synchronize");
     forbid_captured(event, "the host waits for an event of a capture");
+    host_knows(event);
   }
 
   void* allocate_pinned(int64_t bytes) override {
@@ -133,17 +150,20 @@ class EmulatedBackend final : public Backend {
     if (s.capture) detail::break_capture(*s.capture, "a graph was launched into a capture");
     count(&Counters::graph_launches);
     note("graph");
+    trace("graph", s);
     const DeviceAccess access;
     for (const auto& node : static_cast<const GraphWork*>(graph.native())->nodes) node.work();
   }
 
   /// Runs `work`, or writes it down where the stream is being captured.
-  void issue(EmulatedStream& stream, const char* name, std::function<void()> work) {
+  void issue(EmulatedStream& stream, const char* name, std::function<void()> work,
+             TracedWork traced = {}) {
     note(name);
     if (stream.capture) {
       count(&Counters::captured);
       return detail::record_node(stream, name, std::move(work));
     }
+    trace(name, stream, std::move(traced));
     const DeviceAccess access;
     work();
   }
@@ -152,6 +172,7 @@ class EmulatedBackend final : public Backend {
     return stream.native ? *static_cast<EmulatedStream*>(stream.native) : default_;
   }
 
+  detail::Trace& trace() { return trace_; }
   void count(int64_t Counters::*what) {
     const std::lock_guard lock(mutex_);
     ++(counters_.*what);
@@ -179,6 +200,15 @@ class EmulatedBackend final : public Backend {
     if (const auto capture = e->capture.lock()) detail::break_capture(*capture, what);
     BORA_FAIL("emulated device: ", what);
   }
+  void trace(const char* name, const EmulatedStream& stream, TracedWork work = {}) {
+    work.name = name;
+    work.stream = stream.id;
+    trace_.issue(std::move(work));
+  }
+  void host_knows(const Event& event) {
+    if (const auto* e = static_cast<const EmulatedEvent*>(event.native()))
+      trace_.host_waits(e->traced);
+  }
   bool is_pinned(const void* p) {
     const std::lock_guard lock(mutex_);
     auto* const at = static_cast<char*>(const_cast<void*>(p));
@@ -194,7 +224,9 @@ class EmulatedBackend final : public Backend {
   }
 
   Backend& host_ = backend(DeviceType::cpu);
-  EmulatedStream default_{cuda(0), false, nullptr, 0, {}};
+  EmulatedStream default_{cuda(0), false, nullptr, 0, {}, 0};
+  std::atomic<int64_t> n_streams_{0};
+  detail::Trace trace_;
   std::mutex mutex_;
   std::map<char*, int64_t> pinned_;
   Counters counters_;
@@ -214,6 +246,8 @@ void install() {
 
 Counters counters() { return emulated().counters(); }
 void reset_counters() { emulated().reset_counters(); }
+void begin_trace() { emulated().trace().begin(); }
+std::vector<TracedWork> end_trace() { return emulated().trace().end(); }
 
 void issue_library_work(const char* what, Stream stream, std::function<void()> work) {
   emulated().count(&Counters::launches);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/stream.hpp"
+#include "kernels/simt/trace.hpp"
 
 namespace bora::simt::detail {
 
@@ -41,12 +42,14 @@ struct EmulatedStream {
   std::shared_ptr<Capture> capture;  ///< nullptr: work runs
   int64_t issued = 0;                ///< nodes of this stream in the capture
   Progress seen;                     ///< what its next node comes behind
+  int64_t id = 0;                    ///< TracedWork::stream
 };
 
 struct EmulatedEvent {
   std::weak_ptr<Capture> capture;  ///< recorded in it; empty and !captured: an ordinary event
   bool captured = false;
   Progress seen;
+  TracedEvent traced;
 };
 
 /// Adds a node to the stream's capture.

@@ -5,15 +5,20 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <limits>
 
 #include "apps/bench/step.hpp"
 #include "apps/common/upload.hpp"
+#include "apps/train/feed.hpp"
 #include "apps/train/loss_log.hpp"
 #include "apps/unet3d/exchange.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "comm/communicator.hpp"
+#include "nn/ops.hpp"
+#include "tests/apps/device_runs.hpp"
 #include "tests/apps/device_under_test.hpp"
+#include "tests/apps/feed_trace.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace bora::unet3d {
@@ -21,8 +26,13 @@ namespace {
 
 using bora::testing::count_synchronisations;
 using bora::testing::device_under_test;
+using bora::testing::faults_of_feed;
+using bora::testing::fed_batches;
+using bora::testing::FedBatch;
 using bora::testing::message_of;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<float> numbers(int64_t n, float first) {
   std::vector<float> v(static_cast<size_t>(n));
@@ -84,6 +94,112 @@ TEST(Uploader, GrowsWithItsLists) {
   for (const int64_t n : {int64_t{3}, int64_t{5000}, int64_t{1}, int64_t{0}, int64_t{200000}}) {
     uploader.send({Tensor::from<float>({n}, numbers(n, 2))});
     EXPECT_EQ(uploader.take()[0].to_vector<float>(), numbers(n, 2)) << n;
+  }
+}
+
+/// Volumes of 6 x 5 x 4 cells, sample i counting from 1000 i, with weights of the cells.
+class Counting final : public data::Dataset {
+ public:
+  int64_t size() const override { return 9; }
+  data::Sample read(int64_t index, const data::WindowChoice&) const override {
+    const auto first = static_cast<float>(1000 * index);
+    data::Sample s;
+    s.input = Tensor::from<float>({6, 5, 4, 1}, numbers(120, first));
+    s.target = Tensor::full({6, 5, 4, 1}, static_cast<double>(index), DType::u8);
+    s.weight = Tensor::from<float>({6, 5, 4}, numbers(120, first + 500));
+    return s;
+  }
+};
+
+/// What a loop as Trainer::train_window() leaves behind: `fault` runs between a computation and the
+/// prefetch behind it.
+struct FeedRun {
+  std::vector<simt::TracedWork> trace;
+  int64_t pageable = 0;
+  std::vector<std::vector<float>> inputs, weights, doubled;
+};
+FeedRun run_feed(int threads, const std::function<void()>& fault) {
+  const Counting data;
+  const apps::WindowPlan plan({.n_samples = data.size(), .seed = 5}, {.batch = 2});
+  train::BatchFeed feed(data, plan, 5, {.threads = threads}, device_under_test());
+  const data::EpochPosition begin{};
+  const auto n = static_cast<int64_t>(plan.updates_an_epoch());
+  std::vector<Tensor> inputs, weights, doubled;
+  FeedRun run;
+  simt::begin_trace();
+  const int64_t before = simt::counters().pageable_copies;
+  feed.start(begin);
+  for (int64_t k = 0; k < n; ++k) {
+    const train::MicroStep step = feed.next();
+    inputs.push_back(nn::relu(step.batch.input));  // the values are not negative
+    weights.push_back(nn::relu(step.batch.weight));
+    doubled.push_back(nn::add(step.batch.input, step.batch.input));
+    fault();
+    feed.prefetch();
+  }
+  run.trace = simt::end_trace();
+  run.pageable = simt::counters().pageable_copies - before;
+  for (int64_t k = 0; k < n; ++k) {
+    const auto at = static_cast<size_t>(k);
+    run.inputs.push_back(inputs[at].to_vector<float>());
+    run.weights.push_back(weights[at].to_vector<float>());
+    run.doubled.push_back(doubled[at].to_vector<float>());
+  }
+  return run;
+}
+
+// Feature 76: a batch goes to the device from pinned memory, while a device may compute with the
+// one before, and its values arrive.
+TEST(BatchFeed, CopiesABatchBesideTheComputationWithTheOneBefore) {
+  const Counting data;
+  const apps::WindowPlan plan({.n_samples = data.size(), .seed = 5}, {.batch = 2});
+  const std::vector<data::Slot> slots = plan.slots({});
+  for (const int threads : {0, 2}) {
+    SCOPED_TRACE(threads);
+    const FeedRun run = run_feed(threads, [] {});
+    const std::vector<FedBatch> batches = fed_batches(run.trace);
+    ASSERT_EQ(batches.size(), 5u);
+    EXPECT_THAT(faults_of_feed(batches), IsEmpty());
+    EXPECT_EQ(run.pageable, 0);
+    for (const FedBatch& batch : batches) EXPECT_EQ(batch.kernels.size(), 3u);
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].padding) continue;
+      const data::Sample sample = data.read(slots[i].index, data::WindowChoice::centred());
+      const auto part_of = [&](const std::vector<std::vector<float>>& all) {
+        const auto begin = all[i / 2].begin() + static_cast<long>(i % 2 * 120);
+        return std::vector<float>(begin, begin + 120);
+      };
+      EXPECT_EQ(part_of(run.inputs), sample.input.to_vector<float>()) << i;
+      EXPECT_EQ(part_of(run.weights), sample.weight.to_vector<float>()) << i;
+      for (const auto& [twice, once] : {std::pair{part_of(run.doubled), part_of(run.inputs)}})
+        for (size_t k = 0; k < once.size(); ++k) ASSERT_EQ(twice[k], 2 * once[k]) << i;
+    }
+  }
+}
+
+// The test above would see a feed that waits: for the stream, or for an event of it.
+TEST(BatchFeed, AWaitForTheComputationIsSeen) {
+  const std::function<void()> waits[] = {
+      [] { current_stream(device_under_test()).synchronize(); },
+      [] { current_stream(device_under_test()).record().synchronize(); }};
+  for (const auto& wait : waits)
+    EXPECT_THAT(faults_of_feed(fed_batches(run_feed(2, wait).trace)),
+                Contains("batch 1: is sent after the computation before it"));
+}
+
+// The same of the trainer's own loop: replayed as a graph, and work by work with two micro-steps.
+TEST_F(DeviceTrainer, BatchesComeBesideTheComputation) {
+  for (const auto& [way, accumulate] : {std::pair{"auto", "1"}, {"off", "2"}}) {
+    SCOPED_TRACE(way);
+    simt::begin_trace();
+    const Run run = train(device_under_test(),
+                          std::string("train.epochs = 1\ntrain.batch = 1\nsplit.test = 0.85\n") +
+                              "split.validation = 0.05\ntrain.accumulate = " + accumulate +
+                              "\ntrain.step_graph = '" + way + "'\n");
+    const std::vector<FedBatch> batches = fed_batches(simt::end_trace());
+    EXPECT_GE(batches.size(), static_cast<size_t>(run.updates));
+    EXPECT_GE(run.updates, 2);
+    EXPECT_THAT(faults_of_feed(batches), IsEmpty());
   }
 }
 

@@ -45,6 +45,15 @@ TEST(Npy, BoxesArePartsOfTheWhole) {
     expect_boxes_of_the_whole(*open_volume({kVolumes + file, {}, order_of(file)}), file);
 }
 
+// Labels without channels beside images with them: one order for both, as of HDF5 files.
+TEST(Npy, AnOrderWithChannelsSaysHowTheOthersLie) {
+  const std::string file = kVolumes + "array_order_xyz.npy";
+  const std::vector<double> wanted = numbers_of(read_all(*open_volume({file, {}, "xyz"})));
+  for (const char* order : {"cxyz", "xyzc", "xcyz"})
+    expect_same(numbers_of(read_all(*open_volume({file, {}, order}))), wanted, order);
+  EXPECT_NE(numbers_of(read_all(*open_volume({file, {}, "zyxc"}))), wanted);
+}
+
 TEST(Npy, TypesAreTheSmallestThatHoldThem) {
   const auto type = [](const std::string& name) {
     return open_volume({kVolumes + "array_" + name + ".npy", {}, {}})->info().type;

@@ -6,7 +6,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "core/tensor.hpp"
 #include "data/atomic_file.hpp"
@@ -76,5 +78,21 @@ inline Tensor places(const Dims3& grid) {
 inline Tensor no_labels(const Dims3& grid) {
   return Tensor::zeros({grid.d, grid.h, grid.w}, DType::u8);
 }
+
+/// Of one case of a known image.
+class OneCaseTest : public VolumeTest {
+ protected:
+  /// One case, image = places(grid), with label 1 in these cells.
+  VolumeDataset one_case(const Dims3& grid, const std::vector<Dims3>& labelled,
+                         const std::function<void(VolumesConfig&)>& change) const {
+    Tensor label = no_labels(grid);
+    for (const Dims3& c : labelled) label.data<uint8_t>()[(c.d * grid.h + c.h) * grid.w + c.w] = 1;
+    write_pair("a", places(grid), label);
+    VolumesConfig config = pairs();
+    change(config);
+    return VolumeDataset(config);
+  }
+  static RngKey key(uint64_t i) { return {5, rng_stream("test", i)}; }
+};
 
 }  // namespace bora::data::test
