@@ -6,6 +6,7 @@
 #include "comm/run_state.hpp"
 #include "comm/runtime.hpp"
 #include "comm/watchdog.hpp"
+#include "core/crash_note.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 
@@ -105,6 +106,7 @@ void Session::open() {
   s.rank = world.rank();
   s.size = world.size();
   log_set_rank(s.rank, s.size);
+  tell_crashes(s.rank, s.size);  // MPI has its handlers by now, they come after ours
   const std::vector<int> lowest = world.lowest_on_host();
   const auto me = lowest.begin() + s.rank;
   s.local_rank = static_cast<int>(std::count(lowest.begin(), me, *me));

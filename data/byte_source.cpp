@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/crash_note.hpp"
 #include "core/error.hpp"
 
 namespace bora::data {
@@ -164,6 +165,7 @@ class GzipFile final : public ByteSource {
 }  // namespace
 
 void ByteSource::read(int64_t offset, void* to, int64_t bytes) {
+  const CrashNote note(path());
   const int64_t n = read_some(offset, to, bytes);
   BORA_CHECK(n == bytes, "reading '", path(), "': it ends after ", offset + n,
              is_gzip() ? " unpacked bytes, " : " bytes, ", offset + bytes, " were wanted");

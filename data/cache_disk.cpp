@@ -116,6 +116,17 @@ class DiskStore final : public CacheStore {
         slot.state.compare_exchange_strong(open, State::taken))
       slot.state.store(map_checked(field) ? State::kept : State::open, std::memory_order_release);
     if (slot.state.load(std::memory_order_acquire) != State::kept) return nullptr;
+    // Behind the end of a file that somebody has cut, the mapping would end the program (SIGBUS).
+    // One that was removed is still whole here.
+    struct stat s {};
+    if (::stat(path(field).c_str(), &s) == 0 &&
+        s.st_size != static_cast<off_t>(mapped_bytes(field))) {
+      State kept = State::kept;
+      if (slot.state.compare_exchange_strong(kept, State::refused))
+        log_warn("cache: '", path(field), "' is not used any more: it was cut to ", s.st_size,
+                 " bytes, wanted ", mapped_bytes(field));
+      return nullptr;
+    }
     return {std::shared_ptr<void>(), static_cast<const char*>(slot.map) + kHeaderBytes};
   }
   bool claim(size_t field) override {

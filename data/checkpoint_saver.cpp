@@ -81,9 +81,10 @@ struct CheckpointSaver::Shared {
     return writing != nullptr ? writing_name : waiting ? waiting->names.front() : "nothing";
   }
   int64_t progress() const { return n_done + (writing != nullptr ? writing->progress() : 0); }
-  /// Waits for `what`; false if nothing moved for limit_s.  Says so now and then.
+  /// Waits until `ready`.  Gives why it gave up: nothing moved for limit_s, or options.hindered
+  /// says so; empty where all is well.  Tells now and then that it waits.
   template <class Ready>
-  bool wait(std::unique_lock<std::mutex>& lock, double limit_s, Ready&& ready) {
+  std::string wait(std::unique_lock<std::mutex>& lock, double limit_s, Ready&& ready) {
     const double begin_s = now_s();
     double moved_s = begin_s, said_s = begin_s;
     int64_t seen = progress();
@@ -98,9 +99,13 @@ struct CheckpointSaver::Shared {
         log_info("waiting for ", options.folder, "/", busy_with(), " to be written, for ",
                  static_cast<int64_t>(now - begin_s), " s");
       }
-      if (now - moved_s > limit_s) return false;
+      if (options.hindered)
+        if (std::string why = options.hindered(); !why.empty()) return why;
+      if (now - moved_s > limit_s)
+        return bora::detail::join("the disk has taken nothing of ", busy_with(), " for ", limit_s,
+                                  " s");
     }
-    return true;
+    return {};
   }
   std::vector<Saved> take(std::unique_lock<std::mutex>&) {
     if (has_error) {
@@ -170,11 +175,11 @@ CheckpointSaver::~CheckpointSaver() {
   std::unique_lock lock(s.mutex);
   s.leave = true;
   s.changed.notify_all();
-  const bool done = s.wait(lock, s.options.patience_s / 10, [&] { return s.idle(); });
+  const std::string why = s.wait(lock, s.options.patience_s / 10, [&] { return s.idle(); });
+  const bool done = why.empty();
   if (!done)
-    log_error("giving up on ", s.options.folder, "/", s.busy_with(),
-              ": the disk has taken nothing for ", s.options.patience_s / 10,
-              " s; the files before it remain");
+    log_error("giving up on ", s.options.folder, "/", s.busy_with(), ": ", why,
+              "; the files before it remain");
   if (s.has_error) log_error(s.error);
   lock.unlock();
   // A thread that hangs in the file system keeps what it works on.
@@ -201,9 +206,8 @@ int64_t CheckpointSaver::save(const std::vector<std::string>& names, const State
       writer = std::move(s.waiting->writer);
       s.waiting.reset();
     }
-    BORA_CHECK(s.wait(lock, s.options.patience_s, [&] { return !s.waiting; }), "saving in ",
-               s.options.folder, ": the disk has taken nothing of ", s.busy_with(), " for ",
-               s.options.patience_s, " s");
+    const std::string why = s.wait(lock, s.options.patience_s, [&] { return !s.waiting; });
+    BORA_CHECK(why.empty(), "saving in ", s.options.folder, ": ", why);
     if (!writer) writer = std::move(s.spare);
   }
   if (!writer) writer = std::make_unique<CheckpointWriter>();
@@ -234,9 +238,8 @@ std::vector<CheckpointSaver::Saved> CheckpointSaver::poll() {
 std::vector<CheckpointSaver::Saved> CheckpointSaver::finish() {
   Shared& s = *shared_;
   std::unique_lock lock(s.mutex);
-  BORA_CHECK(s.wait(lock, s.options.patience_s, [&] { return s.idle(); }), "saving in ",
-             s.options.folder, ": the disk has taken nothing of ", s.busy_with(), " for ",
-             s.options.patience_s, " s");
+  const std::string why = s.wait(lock, s.options.patience_s, [&] { return s.idle(); });
+  BORA_CHECK(why.empty(), "saving in ", s.options.folder, ": ", why);
   return s.take(lock);
 }
 

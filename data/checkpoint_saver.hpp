@@ -41,6 +41,9 @@ class CheckpointSaver {
     double patience_s = 600;
     /// Called by the thread before each file; where it throws an Error the file is not written.
     std::function<void()> may_write = {};
+    /// Asked while finish(), save() or the destructor waits: why no file can be written any more,
+    /// however long one waits.  They give up then, with this text.  Empty: go on waiting.
+    std::function<std::string()> hindered = {};
   };
 
   /// Removes what killed writers of the folder left half written.

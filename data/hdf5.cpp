@@ -3,15 +3,21 @@
 
 #include <fcntl.h>
 #include <hdf5.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
 
+#include "core/crash_note.hpp"
 #include "core/error.hpp"
+#include "core/profile.hpp"
 #include "data/hdf5_chunks.hpp"
+#include "data/hdf5_lock.hpp"
 #include "data/hdf5_reader_driver.hpp"
 #include "data/hdf5_writer_driver.hpp"
 
@@ -32,6 +38,18 @@ int& lock_depth() {
   return depth;
 }
 
+/// Of the mutex's present owner.  The name has a mutex of its own, never held for long: who asks
+/// must not wait for the owner.
+struct Holder {
+  std::atomic<double> since_s{-1};  // now_s(); negative: nobody
+  std::mutex mutex;
+  std::string file;
+};
+Holder& holder() {
+  static Holder* holder = new Holder;  // never destroyed: threads that hang outlive main()
+  return *holder;
+}
+
 /// Collects the library's error stack; walked from the outermost call to the deepest.
 herr_t collect(unsigned, const H5E_error2_t* entry, void* out) {
   auto& text = *static_cast<std::string*>(out);
@@ -43,10 +61,16 @@ herr_t collect(unsigned, const H5E_error2_t* entry, void* out) {
 
 /// Refuses what is not HDF5 with a word on what it is, before the library's own vague message.
 void check_signature(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
   if (fd < 0) {
     const int code = errno;
     BORA_FAIL("cannot open '", path, "' for reading: ", std::strerror(code), " (errno ", code, ")");
+  }
+  struct stat status {};
+  if (::fstat(fd, &status) == 0 && !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    BORA_FAIL("cannot read '", path, "': it is ",
+              S_ISDIR(status.st_mode) ? "a folder" : "no plain file");
   }
   std::array<unsigned char, 8> head{};
   const ssize_t n = ::pread(fd, head.data(), head.size(), 0);
@@ -82,7 +106,7 @@ void check_signature(const std::string& path) {
 
 Lock::Lock() {
   library_mutex().lock();
-  ++lock_depth();
+  if (++lock_depth() == 1) holder().since_s = now_s();
   // The switch is per thread in a thread-safe build.
   thread_local bool silent = false;
   if (!silent) {
@@ -97,16 +121,31 @@ Lock::Lock() {
 }
 
 Lock::~Lock() {
-  --lock_depth();
+  if (--lock_depth() == 0) holder().since_s = -1;
   library_mutex().unlock();
 }
 
+LockHeld lock_held() {
+  Holder& h = holder();
+  const double since_s = h.since_s;
+  if (since_s < 0) return {};
+  const std::lock_guard lock(h.mutex);
+  return {std::max(now_s() - since_s, 1e-9), h.file};
+}
+
+void detail::note_holder(const std::string& file) {
+  const std::lock_guard lock(holder().mutex);
+  holder().file = file;
+}
+
 detail::Unlocked::Unlocked() : depth_(std::exchange(lock_depth(), 0)) {
+  if (depth_ > 0) holder().since_s = -1;
   for (int i = 0; i < depth_; ++i) library_mutex().unlock();
 }
 
 detail::Unlocked::~Unlocked() {
   for (int i = 0; i < depth_; ++i) library_mutex().lock();
+  if (depth_ > 0) holder().since_s = now_s();
   lock_depth() = depth_;
 }
 
@@ -146,7 +185,9 @@ void Id::reset() noexcept {
 }
 
 File File::open(const std::string& path) {
+  const CrashNote note(path);
   Lock lock;
+  detail::note_holder(path);
   check_signature(path);
   return with_context("cannot open '" + path + "'", [&] {
     const Id list(BORA_HDF5(H5Pcreate(H5P_FILE_ACCESS)));

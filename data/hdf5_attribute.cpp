@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/crash_note.hpp"
 #include "core/error.hpp"
 #include "data/hdf5.hpp"
 
@@ -179,6 +180,7 @@ bool Object::has_attribute(const std::string& name) const {
 }
 
 std::vector<std::string> Object::attribute_names() const {
+  const CrashNote note(label_);
   Lock lock;
   std::vector<std::string> names;
   BORA_HDF5(H5Aiterate2(id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, &append_name, &names));
@@ -187,6 +189,7 @@ std::vector<std::string> Object::attribute_names() const {
 }
 
 TypeInfo Object::attribute_type(const std::string& name) const {
+  const CrashNote note(label_);
   Lock lock;
   return with_context("attribute '" + name + "' of '" + label_ + "'",
                       [&] { return open(*this, name).info; });
@@ -194,6 +197,7 @@ TypeInfo Object::attribute_type(const std::string& name) const {
 
 template <class T>
 T Object::attribute(const std::string& name) const {
+  const CrashNote note(label_);
   Lock lock;
   return with_context("reading attribute '" + name + "' of '" + label_ + "'",
                       [&] { return value_of<T>(open(*this, name)); });

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/crash_note.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/hdf5.hpp"
 #include "data/hdf5_chunks.hpp"
+#include "data/hdf5_lock.hpp"
 #include "data/hdf5_reader_driver.hpp"
 
 namespace bora::data::hdf5 {
@@ -338,7 +340,9 @@ Tensor Dataset::read(DType type) const {
 
 Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> count,
                      DType type) const {
+  const CrashNote note(label_);
   Lock lock;
+  detail::note_holder(label_);
   return with_context("reading '" + label_ + "'", [&] {
     const TypeInfo stored = this->type();
     const DType nearest = stored.dtype();  // refuses what is not a number

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/crash_note.hpp"
 #include "core/error.hpp"
 #include "data/hdf5.hpp"
 
@@ -85,6 +86,7 @@ bool Group::is_dataset(const std::string& path) const {
 }
 
 std::vector<std::string> Group::names() const {
+  const CrashNote note(label_);
   Lock lock;
   std::vector<std::string> out;
   BORA_HDF5(H5Literate(id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, &append_name, &out));
@@ -103,12 +105,14 @@ std::vector<std::string> Group::dataset_names() const {
 }
 
 Group Group::open_group(const std::string& path) const {
+  const CrashNote note(label_);
   Lock lock;
   check_kind(*this, path, H5O_TYPE_GROUP);
   return wrap(Id(BORA_HDF5(H5Gopen2(id(), path.c_str(), H5P_DEFAULT))), path);
 }
 
 Dataset Group::open_dataset(const std::string& path) const {
+  const CrashNote note(label_);
   Lock lock;
   check_kind(*this, path, H5O_TYPE_DATASET);
   return with_context(child_label(path), [&] {

@@ -103,8 +103,7 @@ std::vector<std::string> names_by_scales(const Group& parent, const Dataset& dat
     const Dataset scale = parent.open_dataset(name);
     if (!scale.has_attribute("CLASS")) continue;
     for (const Use& use : uses_of(scale))
-      if (use.dataset == own && use.dimension >= 0 &&
-          static_cast<size_t>(use.dimension) < rank &&
+      if (use.dataset == own && use.dimension >= 0 && static_cast<size_t>(use.dimension) < rank &&
           names[static_cast<size_t>(use.dimension)].empty())
         names[static_cast<size_t>(use.dimension)] = last_part(name);
   }
@@ -167,7 +166,9 @@ void attach_scales(const std::vector<ScaledDataset>& datasets) {
       if (known == scale) return list;
     return uses.emplace_back(scale, std::vector<Use>()).second;
   };
-  for (const auto& [dataset, scales] : datasets) {
+  for (const ScaledDataset& one : datasets) {
+    Dataset* const dataset = one.dataset;  // clang 14 cannot capture a structured binding
+    const std::vector<Dataset*>& scales = one.scales;
     with_context("attaching dimensions to '" + dataset->label() + "'", [&] {
       const std::vector<int64_t> extents = dataset->extents();
       BORA_CHECK(scales.size() == extents.size(), scales.size(), " scales for ", extents.size(),

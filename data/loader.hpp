@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/crash_note.hpp"
 #include "core/log.hpp"
 #include "core/profile.hpp"
 #include "data/sampler.hpp"
@@ -160,6 +161,12 @@ class Loader {
 
     Result read_slot(const Slot& slot) const {
       Result result;
+      std::string files;
+      try {
+        if (where) files = where(slot.index);
+      } catch (...) {  // no memory or no name: then none is told
+      }
+      const CrashNote note(files);
       try {
         result.item.emplace(read(slot));
       } catch (...) {

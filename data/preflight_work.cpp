@@ -9,8 +9,10 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "core/crash_note.hpp"
 #include "core/error.hpp"
 
 namespace bora::data::detail {
@@ -49,6 +51,8 @@ void run(State& s, size_t thread) {
     lock.unlock();
     std::exception_ptr failure;
     try {
+      const std::string files = s.work.name ? s.work.name(piece) : std::string();
+      const CrashNote note(files);
       s.work.body(piece);
     } catch (...) {
       failure = std::current_exception();
@@ -137,6 +141,22 @@ void work_through(const Work& work) {
   if (s.failure) std::rethrow_exception(s.failure);
   if (work.hooks.progress)
     work.hooks.progress(static_cast<int64_t>(s.done), static_cast<int64_t>(work.n), since(begin));
+}
+
+void read_bounded(const std::string& doing, const PreflightItem& item, int64_t bytes,
+                  std::function<void()> body, double silence_s) {
+  constexpr double kSlowRate = 4 << 20;  // as in the pre-flight
+  std::string text = "case '" + item.name + "'";
+  for (const std::string& file : item.files)
+    if (!file.empty()) text += " '" + file + "'";
+  work_through({.n = 1,
+                .n_threads = 1,
+                .what = doing + " " + text,
+                .allowed_s = [limit = silence_s + static_cast<double>(bytes) /
+                                                      kSlowRate](size_t) { return limit; },
+                .name = [text](size_t) { return text; },
+                .body = [body = std::move(body)](size_t) { body(); },
+                .hooks = {}});
 }
 
 }  // namespace bora::data::detail

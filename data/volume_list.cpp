@@ -11,6 +11,7 @@
 #include "core/log.hpp"
 #include "data/case_table.hpp"
 #include "data/csv.hpp"
+#include "data/folder_files.hpp"
 #include "data/name_pattern.hpp"
 #include "data/packed_text.hpp"
 
@@ -56,24 +57,19 @@ Folder search(const VolumesConfig& config) {
                    [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
   int64_t n_others = 0;
   std::string other;
-  const auto options = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator it(root, options, code), end; it != end;
-       it.increment(code)) {
-    BORA_CHECK(!code, "cannot list '", config.root, "': ", code.message());
-    std::error_code ignored;  // a link to nothing is looked into later, and named
-    if (it->is_directory(ignored)) continue;
+  // A link to nothing is looked into later, and named.
+  for (const fs::path& file : files_below(config.root)) {
     const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) {
-      return case_of(root, it->path(), k.first).has_value();
+      return case_of(root, file, k.first).has_value();
     });
     if (kind != kinds.end()) {
-      (*kind->second)[*case_of(root, it->path(), kind->first)].push_back(it->path().string());
-    } else if (!config.list.empty() && it->path() == root / config.list) {
+      (*kind->second)[*case_of(root, file, kind->first)].push_back(file.string());
+    } else if (!config.list.empty() && file == root / config.list) {
       continue;
-    } else if (n_others++ == 0 || it->path().string() < other) {
-      other = it->path().string();
+    } else if (n_others++ == 0 || file.string() < other) {
+      other = file.string();
     }
   }
-  BORA_CHECK(!code, "cannot list '", config.root, "': ", code.message());
   if (n_others > 0)
     log_info("volumes: ", n_others, " other file(s) in '", config.root, "' are left alone, '",
              other, "' say");

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/netcdf.hpp"
+#include "data/preflight_work.hpp"
 #include "data/volume_axes.hpp"
 #include "data/wind_cells.hpp"
 
@@ -205,8 +206,21 @@ Moments WindDataset::moments(int64_t index) const {
 }
 
 void WindDataset::fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks) {
-  normaliser_.fit(
-      indices, [&](int64_t index) { return moments(index); }, ranks);
+  if (normaliser_.mode() != NormMode::global) return;
+  // A data set of its own, which a thread that hangs in its files may keep: nobody watches the one
+  // that fits, unlike those of the pre-flight and the loader.
+  const auto alone = std::make_shared<WindDataset>(config_, files_.cases);
+  alone->cache_ = cache_;
+  const auto bounded = [&](int64_t index) {
+    const WindCase& c = at(index);
+    if (c.moments || c.wind_path.empty()) return moments(index);
+    const auto moments = std::make_shared<Moments>();
+    detail::read_bounded("statistics of", {c.name, {c.mask_path, c.wind_path}},
+                         c.mask_stamp.bytes + c.wind_stamp.bytes,
+                         [alone, moments, index] { *moments = alone->moments(index); });
+    return *moments;
+  };
+  normaliser_.fit(indices, bounded, ranks);
 }
 
 Volume WindDataset::read_wind(int64_t index) const {

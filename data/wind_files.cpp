@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/folder_files.hpp"
 #include "data/text_rows.hpp"
 #include "data/wind_check.hpp"
 #include "data/wind_list.hpp"
@@ -36,20 +37,14 @@ std::map<std::string, std::vector<std::string>> list_folder(const std::string& r
                  : std::string());
   const std::string extension = fs::path(suffix).extension().string();
   std::map<std::string, std::vector<std::string>> files;
-  const auto options = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator it(path, options, code), end; it != end;
-       it.increment(code)) {
-    BORA_CHECK(!code, "cannot list '", path.string(), "': ", code.message());
-    std::error_code ignored;  // a link to nothing is looked into later, and named
-    if (it->is_directory(ignored)) continue;
-    const std::string name = it->path().filename().string();
+  // A link to nothing is looked into later, and named.
+  for (const fs::path& file : files_below(path.string())) {
+    const std::string name = file.filename().string();
     if (ends_with(name, suffix))
-      files[name.substr(0, name.size() - suffix.size())].push_back(it->path().string());
-    else if (it->path().extension() == extension)
-      problems.push_back(
-          bora::detail::join("'", it->path().string(), "' is not called <case>", suffix));
+      files[name.substr(0, name.size() - suffix.size())].push_back(file.string());
+    else if (file.extension() == extension)
+      problems.push_back(bora::detail::join("'", file.string(), "' is not called <case>", suffix));
   }
-  BORA_CHECK(!code, "cannot list '", path.string(), "': ", code.message());
   for (auto& [name, paths] : files) std::sort(paths.begin(), paths.end());
   return files;
 }

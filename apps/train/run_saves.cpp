@@ -6,6 +6,7 @@
 
 #include "apps/common/text.hpp"
 #include "core/profile.hpp"
+#include "data/hdf5_lock.hpp"
 #include "data/run_checkpoints.hpp"
 
 namespace bora::train {
@@ -28,16 +29,29 @@ decltype(auto) with_consolation(const std::string& folder, Body&& body) {
   }
 }
 
+/// Names a file whose read has HDF5's lock for longer than limit_s (0: never); else nothing.
+std::string hanging_read(double limit_s) {
+  if (limit_s <= 0) return {};
+  const data::hdf5::LockHeld held = data::hdf5::lock_held();
+  if (held.seconds < limit_s) return {};
+  return detail::join("HDF5 is kept from writing by a read of '", held.file, "' that has taken ",
+                      apps::brief(held.seconds), " s, longer than loader.timeout_s = ", limit_s,
+                      ". Is the file system that it lies on still there?");
+}
+
 }  // namespace
 
-RunSaves::RunSaves(const OutputConfig& output, std::function<void()> may_write)
+RunSaves::RunSaves(const OutputConfig& output, std::function<void()> may_write, double read_limit_s)
     : every_s_(output.checkpoint_minutes > 0 ? 60 * output.checkpoint_minutes
                                              : std::numeric_limits<double>::infinity()),
       may_write_(std::move(may_write)),
       looked_s_(now_s()),
       last_s_(now_s()),
       folder_(output.dir),
-      saver_({.folder = output.dir, .keep = output.keep, .may_write = may_write_}) {}
+      saver_({.folder = output.dir,
+              .keep = output.keep,
+              .may_write = may_write_,
+              .hindered = [read_limit_s] { return hanging_read(read_limit_s); }}) {}
 
 void RunSaves::save(const std::vector<std::string>& names, const data::StateFunction& state,
                     Point point, double begin_s) {

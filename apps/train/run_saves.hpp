@@ -19,8 +19,10 @@ namespace bora::train {
 class RunSaves {
  public:
   /// `may_write`: throws, in the writer's thread before each file, where the folder is another
-  /// run's by now.
-  explicit RunSaves(const OutputConfig& output, std::function<void()> may_write = {});
+  /// run's by now.  `read_limit_s`: a read that holds HDF5's lock for longer hangs, and a save that
+  /// waits behind it fails, naming its file; 0: none does.
+  explicit RunSaves(const OutputConfig& output, std::function<void()> may_write = {},
+                    double read_limit_s = 0);
 
   /// What the saves are made for.
   struct Point {

@@ -120,7 +120,8 @@ Trainer::Trainer(const MakeTask& make_task, const RunConfig& config, Collective&
     if (config.resume) data::truncate_after(log, "update", static_cast<double>(updates()));
     metrics_log_ = std::make_unique<data::JsonlWriter>(
         log, config.resume ? data::OpenMode::append : data::OpenMode::replace);
-    saves_.emplace(config.output, [lock = lock_] { lock->require(); });
+    saves_.emplace(
+        config.output, [lock = lock_] { lock->require(); }, config.loader.timeout_s);
   }
   if (!finished() && !position_.validation_due) feed_->start(position_.data);
   announce();

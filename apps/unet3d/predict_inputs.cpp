@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "data/folder_files.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -18,16 +19,17 @@ namespace fs = std::filesystem;
 std::vector<std::string> files_in(const std::string& folder, const PredictNames& names) {
   std::vector<std::string> files;
   const std::string& suffix = names.suffix;
-  std::error_code code;
-  const auto options = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator it(folder, options, code), end; it != end && !code;
-       it.increment(code)) {
-    std::error_code ignored;  // a link to nothing is looked into later, and named
-    const std::string name = it->path().filename().string();
-    if (!it->is_directory(ignored) && name.size() > suffix.size() && name.ends_with(suffix))
-      files.push_back(it->path().string());
+  std::vector<fs::path> all;
+  try {
+    all = data::files_below(folder);
+  } catch (const Error& e) {
+    throw UsageError(std::string("predict: ") + e.what());
   }
-  if (code) throw UsageError("predict: cannot list '" + folder + "': " + code.message());
+  // A link to nothing is looked into later, and named.
+  for (const fs::path& file : all) {
+    const std::string name = file.filename().string();
+    if (name.size() > suffix.size() && name.ends_with(suffix)) files.push_back(file.string());
+  }
   if (files.empty())
     throw UsageError("predict: no " + names.what + " in folder '" + folder +
                      "': wanted files called <case>" + suffix + " (" + names.suffix_key +

@@ -3,6 +3,7 @@
 #include "comm/communicator.hpp"
 #include "comm/operation_queue.hpp"
 #include "comm/watchdog.hpp"
+#include "core/crash_note.hpp"
 
 #include <csignal>
 #include <cstdlib>
@@ -19,6 +20,24 @@ void sleep_s(double seconds) {
 
 // Longer than any test waits: who sleeps this long was not ended by the others.
 void never_come() { std::this_thread::sleep_for(std::chrono::seconds(120)); }
+
+// Feature rows 75 and 154: a library crashes on a file, in a thread of the program's.
+void crash_reading(const std::string& how) {
+  const std::string file = "/data/case 7.nc", part = file + ":/wind_speed";
+  std::thread reader([&] {
+    const CrashNote outer(file);
+    {
+      const CrashNote inner(part);
+      if (how == "abort") std::abort();  // the heap is damaged
+      if (how == "bus") std::raise(SIGBUS);
+      if (how == "segv") *static_cast<volatile char*>(nullptr) = 1;
+    }
+    volatile int zero = 0;
+    if (how == "fpe") zero = 7 / zero;  // 1 / x is no division to the compiler
+  });
+  reader.join();
+  const CrashNote ended(file);
+}
 
 // Feature row 154: one rank is dead, stopped, stuck, busy or elsewhere; all learn of it.
 void end_by_failure(Collective& comm, const std::string& how) {
@@ -173,6 +192,16 @@ int end(const MpiSession& session, const std::string& how) {
     set_timeout(*comm, comm->size() == 2 ? 1.0 : 10.0);
     if (is_1) never_come();
     return 0;
+  }
+  const std::string crash = "crash_reading_";
+  if (how.starts_with(crash)) {
+    if (is_1 || comm->size() == 1) crash_reading(how.substr(crash.size()));
+    comm->barrier("the others wait");
+  }
+  if (how == "crash_outside") {
+    crash_reading("not");
+    if (is_1 || comm->size() == 1) std::raise(SIGSEGV);
+    comm->barrier("the others wait");
   }
   if (how == "killed") {
     if (is_1) std::raise(SIGKILL);

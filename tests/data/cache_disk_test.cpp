@@ -62,6 +62,23 @@ TEST(DiskCache, MakesADamagedFileAnew) {
   }
 }
 
+TEST(DiskCache, LeavesAFileThatWasCutOrRemovedWhileItIsUsed) {
+  CacheFixture f(2);
+  const auto cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);
+  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(f.reads_right(*cache, i, kBegin, kCount));
+  const auto files = files_in(f.folder.file("cache"));
+  ASSERT_EQ(files.size(), 2u);
+  ASSERT_EQ(::truncate(files[0].c_str(), 100), 0);
+  ASSERT_EQ(::unlink(files[1].c_str()), 0);
+  ::testing::internal::CaptureStderr();
+  for (int round = 0; round < 2; ++round)
+    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(f.reads_right(*cache, i, kBegin, kCount));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("cache: '" + files[0] + "' is not used any more: it was cut to 100 bytes"));
+  EXPECT_EQ(cache->counts().from_cache, 2);  // the removed one is still mapped
+  EXPECT_EQ(f.reads, 4);
+}
+
 TEST(DiskCache, ForgetsAFileThatWasWrittenAnew) {
   CacheFixture f(2);
   auto cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);

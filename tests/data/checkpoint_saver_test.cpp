@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "data/hdf5.hpp"
+#include "data/hdf5_lock.hpp"
 #include "data/run_checkpoints.hpp"
 #include "tests/data/checkpoint_state.hpp"
 #include "tests/data/pipeline_support.hpp"
@@ -240,6 +241,40 @@ TEST(CheckpointSaver, GivesUpOnADiskThatTakesNothing) {
   for (int i = 0; i < 500 && !std::filesystem::exists(folder.file("last.h5")); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(std::filesystem::exists(folder.file("last.h5")));
+}
+
+// A read that hangs keeps HDF5's lock; who waits for a save then learns it at once.
+TEST(CheckpointSaver, GivesUpWhenNothingCanBeWrittenAnyMore) {
+  const TempFolder folder;
+  State s;
+  HeldLock held;
+  std::atomic<bool> is_hindered{false};
+  {
+    CheckpointSaver saver({.folder = folder.path(), .patience_s = 600, .hindered = [&is_hindered] {
+                             return std::string(
+                                 is_hindered ? "'/gone/a.nc' has not been read for 9 s" : "");
+                           }});
+    saver.save({"last.h5"}, s.visit());
+    wait_until_under_way(saver);
+    saver.save({"best.h5"}, s.visit());
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      EXPECT_GE(hdf5::lock_held().seconds, 0.3);
+      is_hindered = true;
+    });
+    EXPECT_THAT(
+        message_of([&] { saver.save({"update-00000001.h5"}, s.visit()); }),
+        AllOf(HasSubstr("saving in "), HasSubstr("'/gone/a.nc' has not been read for 9 s")));
+    later.join();
+    EXPECT_THAT(message_of([&] { saver.finish(); }), HasSubstr("'/gone/a.nc'"));
+    testing::internal::CaptureStderr();
+  }  // the destructor does not wait, either
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("giving up"), HasSubstr("'/gone/a.nc'")));
+  held.release();
+  for (int i = 0; i < 500 && !std::filesystem::exists(folder.file("best.h5")); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("best.h5")));
 }
 
 TEST(CheckpointSaver, ModeFollowsTheUmask) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "data/hdf5_lock.hpp"
 #include "tests/data/pipeline_support.hpp"
 #include "tests/data/reference_values.hpp"
 
@@ -87,6 +88,21 @@ TEST(Hdf5, SpecialFloatsKeepTheirBits) {
     else
       EXPECT_EQ(wide[i], wanted) << i;
   }
+}
+
+TEST(Hdf5, TellsWhoHasItsLock) {
+  TempFolder folder;
+  const std::string path = folder.file("a.h5");
+  File::create(path).close();
+  EXPECT_EQ(hdf5::lock_held().seconds, 0);
+  {
+    const hdf5::Lock lock;
+    const File file = File::open(path);
+    const hdf5::LockHeld held = hdf5::lock_held();
+    EXPECT_GT(held.seconds, 0);
+    EXPECT_EQ(held.file, path);
+  }
+  EXPECT_EQ(hdf5::lock_held().seconds, 0);
 }
 
 TEST(Hdf5, ReadsBlocksAndCountsTheirBytes) {

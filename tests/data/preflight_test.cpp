@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "comm/communicator.hpp"
+#include "data/preflight_work.hpp"
 #include "tests/data/pipeline_support.hpp"
 #include "tests/support/mpi_main.hpp"
 
@@ -138,6 +139,32 @@ TEST(Preflight, AFileThatDoesNotAnswerIsNamedOnAllRanks) {
   const bool is_mine = 1 % ranks->size() == ranks->rank();
   while (is_mine && *left == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ranks->barrier("all are still in step");
+}
+
+TEST(Preflight, AReadOutsideOfItIsBoundedToo) {
+  const auto gate = std::make_shared<std::promise<void>>();
+  const auto left = std::make_shared<std::promise<void>>();
+  const PreflightItem item{"case 7", {"/far/away/hangs.nc", ""}};
+  EXPECT_THAT(message_of([&] {
+                detail::read_bounded(
+                    "statistics of", item, 1 << 20,
+                    [gate, left] {
+                      gate->get_future().wait();
+                      left->set_value();
+                    },
+                    0.2);
+              }),
+              AllOf(HasSubstr("no answer"), HasSubstr("case 'case 7' '/far/away/hangs.nc'")));
+  gate->set_value();
+  left->get_future().wait();
+  int n = 0;
+  detail::read_bounded(
+      "statistics of", item, 0, [&n] { ++n; }, 0.2);
+  EXPECT_EQ(n, 1);
+  EXPECT_EQ(message_of([&] {
+              detail::read_bounded("statistics of", item, 0, [] { throw Error("it is damaged"); });
+            }),
+            "it is damaged");
 }
 
 TEST(Preflight, AHookMayEndItOnAllRanks) {

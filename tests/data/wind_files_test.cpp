@@ -96,6 +96,22 @@ TEST_F(WindFilesTest, DuplicatesAreListedAndLeftOut) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("case '0VF1' occurs 2 times"), HasSubstr("more/0VF1")));
 }
 
+// Two such links have 2^40 ways round before the system sees too many of them.
+TEST_F(WindFilesTest, LinksToAFolderAboveAreNotFollowed) {
+  fs::create_directory(folder_.file("wind_speed_filled/more"));
+  fs::rename(wind("0VF1"), folder_.file("wind_speed_filled/more/0VF1_ws_filled.nc"));
+  for (const char* name : {"a", "b"}) {
+    fs::create_directory_symlink("..", folder_.file("wind_speed_filled/more/") + name);
+    fs::create_directory_symlink(".", folder_.file("mask_buildings/") + name);
+  }
+  testing::internal::CaptureStderr();
+  const WindFiles files = find_wind_files(config_);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("more/b' is a link to a folder that it lies in: it is not followed"));
+  EXPECT_THAT(files.problems, IsEmpty());
+  EXPECT_THAT(files.cases, SizeIs(4));
+}
+
 TEST_F(WindFilesTest, UnreadableFilesAreListedWithTheReason) {
   const std::string whole = read_file(wind("0VF1"));
   write_file(wind("0VF1"), whole.substr(0, whole.size() / 2));
