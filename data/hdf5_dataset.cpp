@@ -13,7 +13,6 @@
 #include "data/hdf5_reader_driver.hpp"
 
 namespace bora::data::hdf5 {
-
 namespace {
 
 std::atomic<int64_t>& read_counter() {
@@ -157,7 +156,6 @@ void check_filters(const Dataset& dataset) {
                "or rewrite the file with deflate");
   }
 }
-
 }  // namespace
 
 namespace detail {

@@ -44,9 +44,8 @@ ClassPlan plan_classes(const Dims3& wanted, const Dims3& volume,
 }
 
 Tensor framed(const Tensor& volume, const data::Window& frame, const std::vector<float>& padding) {
-  BORA_CHECK(volume.rank() == 4 && volume.dtype() == DType::f32 &&
-                 volume.size(0) == frame.grid.d && volume.size(1) == frame.grid.h &&
-                 volume.size(2) == frame.grid.w &&
+  BORA_CHECK(volume.rank() == 4 && volume.dtype() == DType::f32 && volume.size(0) == frame.grid.d &&
+                 volume.size(1) == frame.grid.h && volume.size(2) == frame.grid.w &&
                  static_cast<int64_t>(padding.size()) == volume.size(3),
              "framed: volume ", volume.shape(), ", wanted the ", frame.grid, " cells of the grid");
   if (!frame.has_padding()) return volume;

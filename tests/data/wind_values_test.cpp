@@ -75,7 +75,8 @@ TEST_F(WindValuesTest, InfiniteWindIsRefused) {
         [](Tensor& t) { t.data<float>()[5] = std::numeric_limits<float>::infinity(); });
   config_.files.missing = "mask";
   EXPECT_THAT(message_of([&] { WindDataset(config_).read(0, WindowChoice::centred()); }),
-              AllOf(HasSubstr(wind("0VF1")), HasSubstr("values are infinite, the first at cell (0, 0, 5)")));
+              AllOf(HasSubstr(wind("0VF1")),
+                    HasSubstr("values are infinite, the first at cell (0, 0, 5)")));
 }
 
 TEST_F(WindValuesTest, AVanishedFileIsNamed) {

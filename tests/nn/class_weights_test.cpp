@@ -13,8 +13,8 @@
 namespace bora::test {
 namespace {
 
-using ::testing::HasSubstr;
 using bora::testing::message_of;
+using ::testing::HasSubstr;
 
 struct Cells {
   Tensor logits = make_tensor({1, 1, 2, 2, 3}, normal_values(12, 1), DType::f32);
