@@ -250,10 +250,10 @@ TEST(CheckpointSaver, GivesUpWhenNothingCanBeWrittenAnyMore) {
   HeldLock held;
   std::atomic<bool> is_hindered{false};
   {
-    CheckpointSaver saver({.folder = folder.path(), .patience_s = 600, .hindered = [&is_hindered] {
-                             return std::string(
-                                 is_hindered ? "'/gone/a.nc' has not been read for 9 s" : "");
-                           }});
+    CheckpointSaver saver(
+        {.folder = folder.path(), .keep = 1, .patience_s = 600, .hindered = [&is_hindered] {
+           return std::string(is_hindered ? "'/gone/a.nc' has not been read for 9 s" : "");
+         }});
     saver.save({"last.h5"}, s.visit());
     wait_until_under_way(saver);
     saver.save({"best.h5"}, s.visit());
