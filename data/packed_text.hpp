@@ -3,6 +3,10 @@
 #pragma once
 
 #include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -10,9 +14,16 @@
 
 namespace bora::data {
 
-/// Texts one behind the other, each as "<length>:<bytes>".
+/// Texts one behind the other, each as "<length>:<bytes>", and numbers as texts.
 class TextPacker {
  public:
+  void add(std::integral auto number) { add(std::to_string(number)); }
+  /// To the bit.
+  void add(double number) {
+    char text[40];
+    std::snprintf(text, sizeof(text), "%a", number);
+    add(std::string_view(text));
+  }
   void add(std::string_view field) {
     text_.append(std::to_string(field.size())).append(":").append(field);
   }
@@ -40,14 +51,24 @@ class TextUnpacker {
     rest_.remove_prefix(static_cast<size_t>(colon + 1 - rest_.data()) + n);
     return field;
   }
-  /// The next one as a whole number of at least 0.
-  size_t next_number() {
+  /// The next one as a whole number.  Throws Error if it is none that T holds.
+  template <std::integral T = size_t>
+  T next_number() {
     const std::string text = next();
-    size_t n = 0;
+    T n = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), n);
     BORA_CHECK(code == std::errc() && end == text.data() + text.size(), what_, ": '", text,
                "' is no number");
     return n;
+  }
+  /// As the packer was given it, to the bit (any NaN is a NaN).
+  double next_double() {
+    const std::string text = next();
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    BORA_CHECK(!text.empty() && end == text.c_str() + text.size(), what_, ": '", text,
+               "' is no number");
+    return value;
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "data/packed_text.hpp"
 
 namespace bora::data {
 
@@ -121,49 +122,31 @@ void ValueSummary::merge(const ValueSummary& other) {
 }
 
 void ValueSummary::reduce(Collective& ranks) {
-  std::string text;
-  const auto add = [&](double v) {
-    char buffer[40];
-    std::snprintf(buffer, sizeof(buffer), "%a ", v);  // to the bit
-    text += buffer;
-  };
+  TextPacker mine;
   for (const int64_t v : {n_nan_, n_infinite_, int64_t{whole_}, int64_t{many_}, moments_.n})
-    text += std::to_string(v) + " ";
-  for (const double v : {min_, max_, moments_.mean, moments_.m2}) add(v);
+    mine.add(v);
+  for (const double v : {min_, max_, moments_.mean, moments_.m2}) mine.add(v);
   for (const auto& [value, count] : distinct_) {
-    add(value);
-    text += std::to_string(count) + " ";
+    mine.add(value);
+    mine.add(count);
   }
   Tensor bins = Tensor::zeros(Shape{static_cast<int64_t>(kBins)}, DType::i64);
   std::copy(bins_.begin(), bins_.end(), bins.data<int64_t>());
   ranks.control().all_reduce(bins, ReduceOp::sum, "counts of values");
   ValueSummary all;
-  for (const std::string& part : ranks.all_gather_text(text, "summary of values")) {
-    const char* at = part.c_str();
-    char* end = nullptr;
-    const auto whole = [&] {
-      const int64_t v = std::strtol(at, &end, 10);
-      at = end;
-      return v;
-    };
-    const auto number = [&] {
-      const double v = std::strtod(at, &end);
-      at = end;
-      return v;
-    };
+  for (const std::string& text : ranks.all_gather_text(mine.text(), "summary of values")) {
+    TextUnpacker in(text, "summary of values");
     ValueSummary one;
-    one.n_nan_ = whole();
-    one.n_infinite_ = whole();
-    one.whole_ = whole() != 0;
-    one.many_ = whole() != 0;
-    one.moments_.n = whole();
-    one.min_ = number();
-    one.max_ = number();
-    one.moments_.mean = number();
-    one.moments_.m2 = number();
-    while (at + 1 < part.c_str() + part.size()) {
-      const double value = number();
-      one.distinct_[value] = whole();
+    one.n_nan_ = in.next_number<int64_t>();
+    one.n_infinite_ = in.next_number<int64_t>();
+    one.whole_ = in.next_number() != 0;
+    one.many_ = in.next_number() != 0;
+    one.moments_.n = in.next_number<int64_t>();
+    for (double* v : {&one.min_, &one.max_, &one.moments_.mean, &one.moments_.m2})
+      *v = in.next_double();
+    while (!in.done()) {
+      const double value = in.next_double();
+      one.distinct_[value] = in.next_number<int64_t>();
     }
     all.merge(one);
   }

@@ -7,11 +7,10 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <sstream>
 
 #include "core/error.hpp"
 #include "data/orientation.hpp"
-#include "data/text_rows.hpp"
+#include "data/packed_text.hpp"
 #include "data/volume_list.hpp"
 #include "data/volume_read.hpp"
 
@@ -100,29 +99,31 @@ void check_values(const VolumesConfig& config, const LabelMap& labels, const Vol
 
 // What looking into a case finds, as numbers for the other ranks.
 std::string record_of(const VolumeCase& c) {
-  std::ostringstream out;
-  out.precision(17);
+  TextPacker out;
   for (const Dims3& v : {c.grid, c.box.begin, c.box.count})
-    out << v.d << ' ' << v.h << ' ' << v.w << ' ';
-  out << c.channels << ' ' << static_cast<int>(c.image_type) << ' '
-      << static_cast<int>(c.label_type);
-  for (const double s : c.spacing) out << ' ' << s;
-  for (const FileStamp& s : {c.image_stamp, c.label_stamp, c.weight_stamp})
-    out << ' ' << s.bytes << ' ' << s.mtime_ns;
-  return out.str();
+    for (const int64_t n : {v.d, v.h, v.w}) out.add(n);
+  out.add(c.channels);
+  for (const DType type : {c.image_type, c.label_type}) out.add(static_cast<int>(type));
+  for (const double s : c.spacing) out.add(s);
+  for (const FileStamp& s : {c.image_stamp, c.label_stamp, c.weight_stamp}) {
+    out.add(s.bytes);
+    out.add(s.mtime_ns);
+  }
+  return out.text();
 }
 
 void apply_record(const std::string& record, VolumeCase& c) {
-  std::istringstream in(record);
-  for (Dims3* v : {&c.grid, &c.box.begin, &c.box.count}) in >> v->d >> v->h >> v->w;
-  int image_type = 0, label_type = 0;
-  in >> c.channels >> image_type >> label_type;
-  c.image_type = static_cast<DType>(image_type);
-  c.label_type = static_cast<DType>(label_type);
-  for (double& s : c.spacing) in >> s;
-  for (FileStamp* s : {&c.image_stamp, &c.label_stamp, &c.weight_stamp})
-    in >> s->bytes >> s->mtime_ns;
-  BORA_CHECK(!in.fail(), "case '", c.name, "': the pre-flight gave '", record, "'");
+  TextUnpacker in(record, "pre-flight of the volumes");
+  for (Dims3* v : {&c.grid, &c.box.begin, &c.box.count})
+    for (int64_t* n : {&v->d, &v->h, &v->w}) *n = in.next_number<int64_t>();
+  c.channels = in.next_number<int64_t>();
+  for (DType* type : {&c.image_type, &c.label_type})
+    *type = static_cast<DType>(in.next_number<int>());
+  for (double& s : c.spacing) s = in.next_double();
+  for (FileStamp* s : {&c.image_stamp, &c.label_stamp, &c.weight_stamp}) {
+    s->bytes = in.next_number<int64_t>();
+    s->mtime_ns = in.next_number<int64_t>();
+  }
 }
 
 ListedVolumes list_on_all(const VolumesConfig& config, Collective* ranks) {

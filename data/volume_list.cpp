@@ -309,10 +309,10 @@ void each_text(ListedVolume& v, Each&& each) {
 
 std::string pack_volumes(const ListedVolumes& volumes) {
   TextPacker out;
-  out.add(std::to_string(volumes.cases.size()));
+  out.add(volumes.cases.size());
   for (ListedVolume v : volumes.cases) {
     each_text(v, [&](std::string& text) { out.add(text); });
-    out.add(CsvCell(v.of.sample_weight).text());  // reads back as the same value
+    out.add(v.of.sample_weight);
   }
   for (const std::string& problem : volumes.problems) out.add(problem);
   return out.text();
@@ -324,7 +324,7 @@ ListedVolumes unpack_volumes(const std::string& text) {
   volumes.cases.resize(in.next_number());
   for (ListedVolume& v : volumes.cases) {
     each_text(v, [&](std::string& field) { field = in.next(); });
-    v.of.sample_weight = std::stod(in.next());
+    v.of.sample_weight = in.next_double();
   }
   while (!in.done()) volumes.problems.push_back(in.next());
   return volumes;

@@ -2,11 +2,10 @@
 #include "data/wind_check.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
 #include "core/error.hpp"
-#include "data/text_rows.hpp"
+#include "data/packed_text.hpp"
 #include "data/wind_cells.hpp"
 
 namespace bora::data {
@@ -103,22 +102,28 @@ void require_as_it_was(const std::string& path, const FileStamp& stamp) {
 
 /// What the other ranks want to know of a case.
 std::string pack(const WindCase& c) {
-  char moments[96] = "-";
-  if (c.moments)  // %a: to the bit
-    std::snprintf(moments, sizeof(moments), "%ld %a %a", static_cast<long>(c.moments->n),
-                  c.moments->mean, c.moments->m2);
-  return bora::detail::join(c.grid.d, ' ', c.grid.h, ' ', c.grid.w, ' ', c.wind_stamp.bytes, ' ',
-                            c.wind_stamp.mtime_ns, ' ', c.mask_stamp.bytes, ' ',
-                            c.mask_stamp.mtime_ns, ' ', moments);
+  TextPacker out;
+  for (const int64_t n : {c.grid.d, c.grid.h, c.grid.w, c.wind_stamp.bytes, c.wind_stamp.mtime_ns,
+                          c.mask_stamp.bytes, c.mask_stamp.mtime_ns})
+    out.add(n);
+  if (c.moments) {
+    out.add(c.moments->n);
+    out.add(c.moments->mean);
+    out.add(c.moments->m2);
+  }
+  return out.text();
 }
 
 void unpack(const std::string& record, WindCase& c) {
-  const std::vector<std::string> p = cut(record, ' ');
-  c.grid = {std::stol(p.at(0)), std::stol(p.at(1)), std::stol(p.at(2))};
-  c.wind_stamp = {std::stol(p.at(3)), std::stol(p.at(4))};
-  c.mask_stamp = {std::stol(p.at(5)), std::stol(p.at(6))};
-  if (p.at(7) != "-")
-    c.moments = Moments{std::stol(p.at(7)), std::stod(p.at(8)), std::stod(p.at(9))};
+  TextUnpacker in(record, "wind files");
+  for (int64_t* n : {&c.grid.d, &c.grid.h, &c.grid.w, &c.wind_stamp.bytes, &c.wind_stamp.mtime_ns,
+                     &c.mask_stamp.bytes, &c.mask_stamp.mtime_ns})
+    *n = in.next_number<int64_t>();
+  if (in.done()) return;
+  Moments& m = c.moments.emplace();
+  m.n = in.next_number<int64_t>();
+  m.mean = in.next_double();
+  m.m2 = in.next_double();
 }
 
 }  // namespace

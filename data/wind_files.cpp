@@ -2,14 +2,13 @@
 #include "data/wind_files.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/folder_files.hpp"
+#include "data/packed_text.hpp"
 #include "data/text_rows.hpp"
 #include "data/wind_check.hpp"
 #include "data/wind_list.hpp"
@@ -82,36 +81,31 @@ void pair_files(const WindConfig& config, WindFiles& out) {
                              "' in " + f.wind_folder);
 }
 
-std::string exact(double value) {
-  char text[40];
-  std::snprintf(text, sizeof(text), "%a", value);
-  return text;
-}
-
 /// The list of pairs that rank 0 made, as text for the others.
 std::string pack_pairs(const WindFiles& files) {
-  std::string text;
-  for (const WindCase& c : files.cases)
-    text += "c\t" + c.name + "\t" + c.wind_path + "\t" + c.mask_path + "\t" +
-            (c.listed_angle_deg ? exact(*c.listed_angle_deg) : "-") + "\t" +
-            (c.listed_group ? "=" + *c.listed_group : "-") + "\t=" + c.part + "\n";
-  for (const std::string& p : files.problems) text += "p\t" + one_line(p) + "\n";
-  return text;
+  TextPacker out;
+  out.add(files.cases.size());
+  for (const WindCase& c : files.cases) {
+    for (const std::string* text : {&c.name, &c.wind_path, &c.mask_path, &c.part}) out.add(*text);
+    out.add(c.listed_angle_deg.has_value());
+    if (c.listed_angle_deg) out.add(*c.listed_angle_deg);
+    out.add(c.listed_group.has_value());
+    if (c.listed_group) out.add(*c.listed_group);
+  }
+  for (const std::string& problem : files.problems) out.add(one_line(problem));
+  return out.text();
 }
 
 WindFiles unpack_pairs(const std::string& text) {
   WindFiles files;
-  for (const std::string& line : cut(text, '\n')) {
-    const std::vector<std::string> p = cut(line, '\t');
-    if (p.at(0) != "c") {
-      files.problems.push_back(p.at(1));
-      continue;
-    }
-    WindCase& c = files.cases.emplace_back(pair_of(p.at(1), p.at(2), p.at(3)));
-    if (p.at(4) != "-") c.listed_angle_deg = std::strtod(p.at(4).c_str(), nullptr);
-    if (p.at(5) != "-") c.listed_group = p.at(5).substr(1);
-    c.part = p.at(6).substr(1);
+  TextUnpacker in(text, "list of the wind files");
+  files.cases.resize(in.next_number());
+  for (WindCase& c : files.cases) {
+    for (std::string* field : {&c.name, &c.wind_path, &c.mask_path, &c.part}) *field = in.next();
+    if (in.next_number() != 0) c.listed_angle_deg = in.next_double();
+    if (in.next_number() != 0) c.listed_group = in.next();
   }
+  while (!in.done()) files.problems.push_back(in.next());
   return files;
 }
 

@@ -2,12 +2,11 @@
 #include "apps/unet3d/part_statistics.hpp"
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 #include "apps/common/text.hpp"
 #include "core/error.hpp"
+#include "data/packed_text.hpp"
 #include "data/volume_read.hpp"
 #include "data/wind_cells.hpp"
 
@@ -27,41 +26,28 @@ struct CaseRow {
   std::vector<int64_t> class_cells;
 
   std::string pack() const {
-    std::string text = detail::join(n_cells, ' ', n_open, ' ', n_ignored, ' ', moments.size(), ' ',
-                                    class_cells.size());
-    char buffer[96];
+    data::TextPacker out;
+    for (const int64_t n : {n_cells, n_open, n_ignored}) out.add(n);
+    out.add(moments.size());
     for (const data::Moments& m : moments) {
-      std::snprintf(buffer, sizeof(buffer), " %ld %a %a", static_cast<long>(m.n), m.mean, m.m2);
-      text += buffer;  // %a: to the bit
+      out.add(m.n);
+      out.add(m.mean);
+      out.add(m.m2);
     }
-    for (const int64_t n : class_cells) text += detail::join(' ', n);
-    return text;
+    for (const int64_t n : class_cells) out.add(n);
+    return out.text();
   }
   static CaseRow unpack(const std::string& text) {
-    const char* at = text.c_str();
-    char* end = nullptr;
-    const auto whole = [&] {
-      const int64_t v = std::strtol(at, &end, 10);
-      at = end;
-      return v;
-    };
-    const auto number = [&] {
-      const double v = std::strtod(at, &end);
-      at = end;
-      return v;
-    };
+    data::TextUnpacker in(text, "statistics of the cases");
     CaseRow row;
-    row.n_cells = whole();
-    row.n_open = whole();
-    row.n_ignored = whole();
-    row.moments.resize(static_cast<size_t>(whole()));
-    row.class_cells.resize(static_cast<size_t>(whole()));
+    for (int64_t* n : {&row.n_cells, &row.n_open, &row.n_ignored}) *n = in.next_number<int64_t>();
+    row.moments.resize(in.next_number());
     for (data::Moments& m : row.moments) {
-      m.n = whole();
-      m.mean = number();
-      m.m2 = number();
+      m.n = in.next_number<int64_t>();
+      m.mean = in.next_double();
+      m.m2 = in.next_double();
     }
-    for (int64_t& n : row.class_cells) n = whole();
+    while (!in.done()) row.class_cells.push_back(in.next_number<int64_t>());
     return row;
   }
 };

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "data/volume_list.hpp"
@@ -30,6 +33,28 @@ TEST(PackedText, AnyBytesComeThrough) {
   EXPECT_EQ(in.next_number(), 42U);
   EXPECT_TRUE(in.done());
   EXPECT_TRUE(TextUnpacker("", "nothing").done());
+}
+
+TEST(PackedText, NumbersComeThroughToTheBit) {
+  const double doubles[] = {0.0, -0.0, 0.1, -1e300, 5e-324, INFINITY, -INFINITY, NAN};
+  const int64_t wholes[] = {0, -1, INT64_MAX, INT64_MIN};
+  TextPacker out;
+  for (const double v : doubles) out.add(v);
+  for (const int64_t v : wholes) out.add(v);
+  TextUnpacker in(out.text(), "numbers");
+  for (const double v : doubles) {
+    const double back = in.next_double();
+    if (std::isnan(v))
+      EXPECT_TRUE(std::isnan(back));
+    else
+      EXPECT_EQ(std::bit_cast<uint64_t>(back), std::bit_cast<uint64_t>(v));
+  }
+  for (const int64_t v : wholes) EXPECT_EQ(in.next_number<int64_t>(), v);
+  EXPECT_TRUE(in.done());
+  for (const char* no_number : {"1:x", "0:", "3:1 2"})
+    EXPECT_THAT(message_of([&] { TextUnpacker(no_number, "numbers").next_double(); }),
+                HasSubstr("is no number"))
+        << no_number;
 }
 
 TEST(PackedText, ABrokenTextIsToldByWhatItIs) {

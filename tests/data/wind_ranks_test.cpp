@@ -11,6 +11,7 @@
 #include "data/wind_dataset.hpp"
 #include "tests/data/reference_values.hpp"
 #include "tests/support/mpi_main.hpp"
+#include "tests/support/shared_folder.hpp"
 
 namespace bora::data::test {
 namespace {
@@ -47,6 +48,22 @@ TEST(WindRanks, FilesSplitAndStatisticsAreTheSameAsOnOneRank) {
   EXPECT_EQ(data.normaliser().moments().n, alone.normaliser().moments().n);
   EXPECT_EQ(bits(data.normaliser().moments().mean), bits(alone.normaliser().moments().mean));
   EXPECT_EQ(bits(data.normaliser().moments().m2), bits(alone.normaliser().moments().m2));
+}
+
+// What is between the fields of a list must not be what a name may hold.
+TEST(WindRanks, PathsHoldAnyBytes) {
+  const auto ranks = make_communicator(bora::testing::session());
+  const bora::testing::SharedFolder folder(*ranks);
+  WindConfig config;
+  config.root = folder.path() + "/tab\tand\nline";
+  ranks->agree("linking the sample", [&] {
+    if (ranks->rank() == 0)
+      std::filesystem::create_directory_symlink(std::filesystem::absolute(kSample), config.root);
+  });
+  const WindDataset data(config, ranks.get());
+  config.root = kSample;
+  EXPECT_EQ(data.size(), WindDataset(config).size());
+  EXPECT_THAT(data.at(0).wind_path, HasSubstr("tab\tand\nline/"));
 }
 
 TEST(WindRanks, AFailureOnOneRankIsTheSameErrorOnAll) {
