@@ -16,6 +16,7 @@
 
 #include "core/crash_note.hpp"
 #include "core/error.hpp"
+#include "data/read_at.hpp"
 
 namespace bora::data {
 namespace {
@@ -46,16 +47,8 @@ class PlainFile final : public ByteSource {
   int64_t file_bytes() const override { return bytes_; }
   int64_t most_bytes() const override { return bytes_; }
   int64_t read_some(int64_t offset, void* to, int64_t bytes) override {
-    int64_t done = 0;
-    while (done < bytes) {
-      const int64_t piece = std::min(bytes - done, int64_t{1} << 30);
-      const ssize_t n =
-          ::pread(fd_, static_cast<char*>(to) + done, static_cast<size_t>(piece), offset + done);
-      if (n < 0 && errno == EINTR) continue;
-      BORA_CHECK(n >= 0, "reading '", path(), "': ", std::strerror(errno));
-      if (n == 0) break;
-      done += n;
-    }
+    const int64_t done = read_at(fd_, offset, bytes, to);
+    BORA_CHECK(done >= 0, "reading '", path(), "': ", std::strerror(static_cast<int>(-done)));
     return done;
   }
   void check_to_end() override {}

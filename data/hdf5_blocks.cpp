@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5_blocks.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <vector>
 
 #include "core/error.hpp"
+#include "data/read_at.hpp"
 
 namespace bora::data::hdf5::detail {
 
 void read_bytes(int file, int64_t at, int64_t bytes, void* to) {
-  char* out = static_cast<char*>(to);
-  int64_t done = 0;
-  while (done < bytes) {
-    const ssize_t n = ::pread(file, out + done, static_cast<size_t>(bytes - done), at + done);
-    if (n < 0 && errno == EINTR) continue;
-    const int code = errno;
-    BORA_CHECK(n >= 0, "reading ", bytes, " bytes at byte ", at,
-               " of the file: ", std::strerror(code), " (errno ", code, ")");
-    BORA_CHECK(n > 0, "wanted ", bytes, " bytes at byte ", at, " of the file, which ends at byte ",
-               at + done, ": it is truncated");
-    done += n;
-  }
+  const int64_t done = data::read_at(file, at, bytes, to);
+  BORA_CHECK(done >= 0, "reading ", bytes, " bytes at byte ", at,
+             " of the file: ", std::strerror(static_cast<int>(-done)), " (errno ", -done, ")");
+  BORA_CHECK(done == bytes, "wanted ", bytes, " bytes at byte ", at,
+             " of the file, which ends at byte ", at + done, ": it is truncated");
 }
 
 namespace {
