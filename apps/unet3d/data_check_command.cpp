@@ -2,11 +2,9 @@
 #include <cstdio>
 #include <tuple>
 
-#include "apps/common/same_settings.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
-#include "comm/communicator.hpp"
 #include "data/jsonl.hpp"
 
 namespace bora::unet3d {
@@ -58,10 +56,7 @@ int data_check_command(MpiSession& session, const std::vector<std::string>& args
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
-  CommunicatorOptions options;
-  options.timeout_s = config.comm.timeout_s;
-  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
-  apps::require_same_settings(*ranks, config_text(config));
+  const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   config.data.files.preflight = config.volumes.preflight = config.level;
 
   std::string outcome;

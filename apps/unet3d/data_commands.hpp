@@ -22,6 +22,12 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
 int data_stats_command(MpiSession& session, const std::vector<std::string>& args);
 int data_split_command(MpiSession& session, const std::vector<std::string>& args);
 
+/// Collective: the ranks of a command whose keys are those of training and some more, waiting as
+/// config.comm says.  `settings`: what all of them must have been started with (config_text, and
+/// the files named).
+std::unique_ptr<Collective> open_ranks(MpiSession& session, const Config& config,
+                                       const std::string& settings);
+
 /// The data set of a configuration, of whichever task: found and looked into.
 struct DataSet {
   std::unique_ptr<data::WindDataset> wind;  ///< one of both

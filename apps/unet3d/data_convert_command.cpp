@@ -5,12 +5,10 @@
 #include <set>
 #include <tuple>
 
-#include "apps/common/same_settings.hpp"
 #include "apps/common/text.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/predict_inputs.hpp"
-#include "comm/communicator.hpp"
 #include "core/log.hpp"
 #include "data/chunk_shape.hpp"
 #include "data/convert.hpp"
@@ -217,10 +215,9 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
     throw UsageError(
         "data convert: no files named, and neither --volumes.root nor --data.root is set");
   if (c.codec != "auto") data::Codec::from(c.codec);
-  const std::unique_ptr<Collective> ranks = make_communicator(session);
   std::string settings = config_text(c);
   for (const std::string& path : given.positionals) settings += "\n" + path;
-  apps::require_same_settings(*ranks, settings);
+  const std::unique_ptr<Collective> ranks = open_ranks(session, c, settings);
 
   std::vector<Job> jobs = is_files  ? jobs_of_files(c, given.positionals)
                           : is_wind ? jobs_of_wind(c, *ranks)

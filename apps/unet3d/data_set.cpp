@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "apps/common/same_settings.hpp"
+#include "apps/train/parallel.hpp"
 #include "apps/unet3d/data_commands.hpp"
+#include "comm/communicator.hpp"
 
 namespace bora::unet3d {
+
+std::unique_ptr<Collective> open_ranks(MpiSession& session, const Config& config,
+                                       const std::string& settings) {
+  std::unique_ptr<Collective> ranks =
+      make_communicator(session, train::communicator_options(config.comm));
+  apps::require_same_settings(*ranks, settings);
+  return ranks;
+}
 
 const data::Dataset& DataSet::all() const {
   if (wind) return *wind;

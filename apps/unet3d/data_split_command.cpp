@@ -6,11 +6,9 @@
 #include <set>
 #include <tuple>
 
-#include "apps/common/same_settings.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
-#include "comm/communicator.hpp"
 #include "core/log.hpp"
 #include "data/csv.hpp"
 
@@ -144,10 +142,7 @@ int data_split_command(MpiSession& session, const std::vector<std::string>& args
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
-  CommunicatorOptions options;
-  options.timeout_s = config.comm.timeout_s;
-  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
-  apps::require_same_settings(*ranks, config_text(config));
+  const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   const DataSet set = open_data_set(config, *ranks, preflight_hooks(*ranks));
   const data::Split split = set.split(config.split);
   const std::vector<Part> parts{

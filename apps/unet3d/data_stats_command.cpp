@@ -3,13 +3,11 @@
 #include <cstdio>
 #include <tuple>
 
-#include "apps/common/same_settings.hpp"
 #include "apps/common/text.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/part_statistics.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
-#include "comm/communicator.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -96,10 +94,7 @@ int data_stats_command(MpiSession& session, const std::vector<std::string>& args
     if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
     return 0;
   }
-  CommunicatorOptions options;
-  options.timeout_s = config.comm.timeout_s;
-  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
-  apps::require_same_settings(*ranks, config_text(config));
+  const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   Config physical = config;
   physical.data.normalisation = "none";
   const data::PreflightHooks hooks = preflight_hooks(*ranks);
