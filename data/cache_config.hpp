@@ -14,6 +14,7 @@ struct CacheConfig {
   std::string kind = "none";
   double limit_gib = 4;
   std::string folder;
+  int64_t chunks_mib = 64;
 
   static constexpr auto fields() {
     using C = CacheConfig;
@@ -27,7 +28,12 @@ struct CacheConfig {
               "whoever wrote there; what does not fit is read from its file each time",
               positive),
         field("folder", &C::folder,
-              "disk: a folder on this host's own disk, for this and later runs")};
+              "disk: a folder on this host's own disk, for this and later runs"),
+        field(
+            "chunks_mib", &C::chunks_mib,
+            "with any kind: MiB of unpacked chunks of HDF5 and NetCDF files that a rank keeps from "
+            "one read to the next; 0: none",
+            between(0, 1 << 20))};
   }
 };
 

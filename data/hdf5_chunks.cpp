@@ -182,7 +182,9 @@ struct DirectRead::Plan {
   bool by_address = true;  // else the library reads the stored bytes
 
   size_t rank() const { return stored->rank(); }
-  WantedBlock block(void* to) const { return {begin, count, type, conversion, to}; }
+  WantedBlock block(void* to) const {
+    return {begin, count, type, conversion, to, stored->keeps_chunks_of(begin, count)};
+  }
 
   /// How to get at stored chunks: to look up addresses, the library (1.10) goes through all chunks
   /// of the data set, about 120 ns each the first time and 8 ns (half of 16) for each one wanted;

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "data/hdf5_blocks.hpp"
+#include "data/hdf5_kept.hpp"
 #include "data/recent.hpp"
 
 namespace bora::data::hdf5::detail {
@@ -16,6 +17,7 @@ namespace {
 
 std::atomic<int64_t> g_decoded{0};
 std::atomic<int64_t> g_known{0};
+std::atomic<int64_t> g_serial{0};
 
 /// About 1 KiB each without chunks.
 Recent<StoredArray>& arrays() {
@@ -58,6 +60,8 @@ StoredChunk ChunksOfBlock::next() {
 
 StoredArray::~StoredArray() { g_known -= static_cast<int64_t>(met_.size()); }
 
+int64_t StoredArray::next_serial() { return g_serial++; }
+
 int64_t StoredArray::number_of(const StoredChunk& c) const {
   int64_t number = 0;  // below the number of elements, which fits
   for (size_t i = 0; i < rank(); ++i)
@@ -90,30 +94,37 @@ void StoredArray::keep(const StoredChunk& c) {
   if (is_new) ++g_known;
 }
 
-bool StoredArray::take(const StoredChunk& c, std::span<const std::byte> stored,
-                       const WantedBlock& block, Scratch& scratch) const {
-  std::array<int64_t, Shape::kMaxRank> part{};
-  int64_t from = 0, value = 0, last = 0;
+StoredArray::Part StoredArray::part_of(const StoredChunk& c, const WantedBlock& block) const {
+  Part p;
+  int64_t last = 0;
   for (size_t i = 0; i < rank(); ++i) {
     const int64_t low = std::max(block.begin[i], c.first[i]);
-    part[i] = std::min(block.begin[i] + block.count[i], c.first[i] + chunk[i]) - low;
-    from = from * chunk[i] + low - c.first[i];
-    last = last * chunk[i] + low - c.first[i] + part[i] - 1;
-    value = value * block.count[i] + low - block.begin[i];
+    p.count[i] = std::min(block.begin[i] + block.count[i], c.first[i] + chunk[i]) - low;
+    p.from = p.from * chunk[i] + low - c.first[i];
+    last = last * chunk[i] + low - c.first[i] + p.count[i] - 1;
+    p.to = p.to * block.count[i] + low - block.begin[i];
   }
-  DecodedChunk decoded;
-  if (c.bytes > 0) {
-    decoded = decode_chunk(stored, filters, c.mask, chunk_bytes, element.bytes,
-                           c.is_checked ? last + 1 : chunk_elements, scratch);
-    g_decoded += decoded.n_bytes;
-  }
+  p.n_front = last + 1;
+  return p;
+}
+
+DecodedChunk StoredArray::unpack(const StoredChunk& c, std::span<const std::byte> stored,
+                                 const Part& part, Scratch& scratch) const {
+  const DecodedChunk decoded = decode_chunk(stored, filters, c.mask, chunk_bytes, element.bytes,
+                                            c.is_checked ? part.n_front : chunk_elements, scratch);
+  g_decoded += decoded.n_bytes;
+  return decoded;
+}
+
+bool StoredArray::copy_part(const DecodedChunk* decoded, const Part& part, const WantedBlock& block,
+                            Scratch& scratch) const {
   const int64_t value_bytes = size_of(block.type);
   auto* values = static_cast<std::byte*>(block.to);
-  return for_rows({part.data(), rank()}, chunk, block.count, from, value,
+  return for_rows({part.count.data(), rank()}, chunk, block.count, part.from, part.to,
                   [&](int64_t at, int64_t value_at, int64_t n) {
                     std::byte* out = values + value_at * value_bytes;
-                    if (c.bytes > 0)
-                      return copy_run(decoded, chunk_elements, at, n, element, block.conversion,
+                    if (decoded != nullptr)
+                      return copy_run(*decoded, chunk_elements, at, n, element, block.conversion,
                                       out, scratch);
                     bool fits = true;
                     for (int64_t k = 0; k < n; ++k)
@@ -122,22 +133,58 @@ bool StoredArray::take(const StoredChunk& c, std::span<const std::byte> stored,
                   });
 }
 
+bool StoredArray::take(const StoredChunk& c, std::span<const std::byte> stored,
+                       const WantedBlock& block, Scratch& scratch) const {
+  const Part part = part_of(c, block);
+  if (c.bytes == 0) return copy_part(nullptr, part, block, scratch);
+  const DecodedChunk decoded = unpack(c, stored, part, scratch);
+  return copy_part(&decoded, part, block, scratch);
+}
+
 bool StoredArray::take_from(int descriptor, const StoredChunk& c, const WantedBlock& block,
                             Scratch& scratch) {
-  std::span<const std::byte> stored;
-  if (c.bytes > 0) {
-    if (static_cast<int64_t>(scratch.raw.size()) < c.bytes)
-      scratch.raw.resize(static_cast<size_t>(c.bytes));
-    read_bytes(descriptor, c.at, c.bytes, scratch.raw.data());
-    stored = {scratch.raw.data(), static_cast<size_t>(c.bytes)};
-  }
-  const bool fits = take(c, stored, block, scratch);
-  if (c.bytes > 0 && !c.is_checked) {
+  const Part part = part_of(c, block);
+  if (c.bytes == 0) return copy_part(nullptr, part, block, scratch);
+  const KeptChunks::Name name{serial_, number_of(c)};
+  if (block.keeps_chunks)
+    if (const auto kept = KeptChunks::of_this_process().find(name, part.n_front)) {
+      const DecodedChunk decoded{kept->bytes.data(), kept->is_shuffled, 0};
+      return copy_part(&decoded, part, block, scratch);
+    }
+  if (static_cast<int64_t>(scratch.raw.size()) < c.bytes)
+    scratch.raw.resize(static_cast<size_t>(c.bytes));
+  read_bytes(descriptor, c.at, c.bytes, scratch.raw.data());
+  const DecodedChunk decoded =
+      unpack(c, {scratch.raw.data(), static_cast<size_t>(c.bytes)}, part, scratch);
+  const bool fits = copy_part(&decoded, part, block, scratch);
+  if (!c.is_checked) {
     StoredChunk checked = c;
     checked.is_checked = true;
     keep(checked);
   }
+  if (block.keeps_chunks && decoded.bytes == scratch.inflated.data()) {
+    KeptChunk kept{.bytes = {},
+                   .is_shuffled = decoded.is_shuffled,
+                   .n_elements = decoded.n_bytes == chunk_bytes ? chunk_elements : part.n_front};
+    if (static_cast<int64_t>(scratch.inflated.capacity()) <= chunk_bytes + chunk_bytes / 4) {
+      kept.bytes = std::move(scratch.inflated);
+      scratch.inflated = KeptChunks::of_this_process().keep(name, std::move(kept));
+    } else {  // the thread's buffer was for larger ones
+      kept.bytes.assign(decoded.bytes, decoded.bytes + chunk_bytes);
+      KeptChunks::of_this_process().keep(name, std::move(kept));
+    }
+  }
   return fits;
+}
+
+bool StoredArray::keeps_chunks_of(std::span<const int64_t> begin,
+                                  std::span<const int64_t> count) const {
+  const auto is_deflate = [](const Filter& f) { return f.kind == Filter::Kind::deflate; };
+  if (state.empty() || !std::any_of(filters.begin(), filters.end(), is_deflate)) return false;
+  double bytes = static_cast<double>(chunk_bytes);
+  for (size_t i = 0; i < rank(); ++i)
+    bytes *= static_cast<double>((begin[i] + count[i] - 1) / chunk[i] - begin[i] / chunk[i] + 1);
+  return bytes <= static_cast<double>(KeptChunks::of_this_process().limit()) / 2;
 }
 
 bool StoredArray::knows(std::span<const int64_t> begin, std::span<const int64_t> count,
@@ -168,7 +215,7 @@ bool StoredArray::read_known(int descriptor, std::span<const int64_t> begin,
   if (array_at >= 0) {
     fits = read_block({descriptor, array_at, extents, element, converted}, begin, count, type, to);
   } else {
-    const WantedBlock block{begin, count, type, converted, to};
+    const WantedBlock block{begin, count, type, converted, to, keeps_chunks_of(begin, count)};
     for (ChunksOfBlock chunks(chunk, begin, count); fits && !chunks.is_at_end();) {
       StoredChunk c = chunks.next();
       fits = find(c) && take_from(descriptor, c, block, scratch);

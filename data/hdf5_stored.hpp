@@ -40,6 +40,7 @@ struct WantedBlock {
   DType type = DType::f32;
   Conversion conversion;
   void* to = nullptr;
+  bool keeps_chunks = false;  ///< for the next reads: StoredArray::keeps_chunks_of
 };
 
 /// The layout is set once and only read then; which chunks are known grows, under a lock.
@@ -72,7 +73,12 @@ class StoredArray {
   bool take(const StoredChunk& c, std::span<const std::byte> stored, const WantedBlock& block,
             Scratch& scratch) const;
   /// The same, with the stored bytes read from the file; remembers that the checksums were right.
+  /// A block that keeps chunks takes what was unpacked before, and keeps what it has to unpack.
   bool take_from(int descriptor, const StoredChunk& c, const WantedBlock& block, Scratch& scratch);
+
+  /// Whether chunks of this block are worth keeping unpacked: the file will be known again, its
+  /// chunks are compressed, and they leave room for those of other blocks.
+  bool keeps_chunks_of(std::span<const int64_t> begin, std::span<const int64_t> count) const;
 
   /// Reads a block by what is known alone.  False, with the values undefined, if not all of it is
   /// known or a value is out of range.  Throws Error for what cannot be read.  `descriptor` is of
@@ -88,7 +94,23 @@ class StoredArray {
     uint32_t mask;
     bool is_checked;
   };
+  /// The part of a chunk that a block wants.
+  struct Part {
+    std::array<int64_t, Shape::kMaxRank> count{};
+    int64_t from = 0;     ///< its first element in the chunk
+    int64_t to = 0;       ///< and in the block
+    int64_t n_front = 0;  ///< elements of the chunk up to its last one
+  };
+  Part part_of(const StoredChunk& c, const WantedBlock& block) const;
+  DecodedChunk unpack(const StoredChunk& c, std::span<const std::byte> stored, const Part& part,
+                      Scratch& scratch) const;
+  /// Of a chunk that was never written: the fill value.
+  bool copy_part(const DecodedChunk* decoded, const Part& part, const WantedBlock& block,
+                 Scratch& scratch) const;
   int64_t number_of(const StoredChunk& c) const;
+
+  const int64_t serial_ = next_serial();  // in KeptChunks
+  static int64_t next_serial();
   mutable std::mutex mutex_;
   std::unordered_map<int64_t, Met> met_;
 };

@@ -12,6 +12,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/hdf5.hpp"
 
 namespace bora::data {
 namespace {
@@ -73,6 +74,7 @@ int64_t CachedField::bytes() const {
 
 std::unique_ptr<VolumeCache> VolumeCache::make(const CacheConfig& config,
                                                std::vector<CachedField> fields, Collective* ranks) {
+  hdf5::set_chunk_cache(config.chunks_mib << 20);
   if (config.kind == "none") return nullptr;
   if (!(config.limit_gib > 0))
     throw UsageError(bora::detail::join("cache.limit_gib is ", config.limit_gib, ": wanted > 0"));

@@ -47,7 +47,8 @@ class VolumeCache {
   using ReadBox = std::function<Tensor(const Dims3& begin, const Dims3& count)>;
 
   /// `fields` are the same on all ranks, in the same order.  Collective over `ranks` where they
-  /// share something (nullptr: this process alone).  nullptr for kind = none.  Throws UsageError on
+  /// share something (nullptr: this process alone).  nullptr for kind = none.  Also sets this
+  /// process's hdf5::set_chunk_cache.  Throws UsageError on
   /// all ranks: for kind = shared where /dev/shm has less room than the data or the limit take, for
   /// kind = disk without a folder, or one that cannot be written to.
   static std::unique_ptr<VolumeCache> make(const CacheConfig& config,

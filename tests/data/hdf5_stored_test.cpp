@@ -14,8 +14,7 @@
 #include <thread>
 
 #include "data/recent.hpp"
-#include "data/volume_file.hpp"
-#include "tests/data/hdf5_by_library.hpp"
+#include "tests/data/hdf5_known.hpp"
 
 namespace bora::data::test {
 namespace {
@@ -24,41 +23,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-/// As if the file had been written `hours` ago: what is younger than seconds is not remembered.
-void make_old(const std::string& path, int hours = 1) {
-  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
-}
-
-struct Boxes {
-  std::mt19937 random{11};
-  std::pair<Dims3, Dims3> next(const Dims3& grid) {
-    Dims3 begin, count;
-    const auto draw = [&](int64_t extent, int64_t& first, int64_t& n) {
-      first = static_cast<int64_t>(random()) % extent;
-      n = 1 + static_cast<int64_t>(random()) % (extent - first);
-    };
-    draw(grid.d, begin.d, count.d);
-    draw(grid.h, begin.h, count.h);
-    draw(grid.w, begin.w, count.w);
-    return {begin, count};
-  }
-};
-
-Tensor volume_box(const std::string& path, const Dims3& begin, const Dims3& count,
-                  DType type = DType::f32) {
-  return open_volume({path, "raw", "xyz"})->read(begin, count, type);
-}
-Tensor library_box(const std::string& path, const Dims3& begin, const Dims3& count,
-                   DType type = DType::f32) {
-  const hdf5::Dataset d = hdf5::File::open(path).open_dataset("raw");
-  return by_library(d, {begin.d, begin.h, begin.w}, {count.d, count.h, count.w}, type)
-      .reshape({count.d, count.h, count.w, 1});
-}
-
 TEST(Hdf5Stored, KnownFilesHaveTheLibrarysBits) {
   TempFolder folder;
   const Dims3 grid{19, 23, 29};
-  hdf5::Lock lock;  // opens the library, whose types are no constants
+  const ChunkCache none(0);  // with it: hdf5_kept_test.cpp
+  hdf5::Lock lock;           // opens the library, whose types are no constants
   int n = 0;
   for (const Form& form : std::vector<Form>{{},
                                             {{8, 8, 8}, {}},
@@ -105,6 +74,7 @@ TEST(Hdf5Stored, KnownFilesAreReadWhileAnotherThreadHoldsTheLibrary) {
 }
 
 TEST(Hdf5Stored, OfAChunkThatWasWholeBeforeOnlyTheFrontIsUnpacked) {
+  const ChunkCache none(0);
   TempFolder folder;
   const std::string path = folder.file("t.h5");
   write_by_library(path, H5T_NATIVE_FLOAT, {32, 32, 32}, creation_list({{32, 32, 32}, {kDeflate}}),
@@ -125,6 +95,7 @@ TEST(Hdf5Stored, OfAChunkThatWasWholeBeforeOnlyTheFrontIsUnpacked) {
 // libdeflate stops early where a block that is stored as it is does not fit: noise makes such
 // blocks, alone (0) and among others (1 of 3 values, or half of the chunk).
 TEST(Hdf5Stored, EveryFrontOfNoiseAndOfMixturesHasTheLibrarysBits) {
+  const ChunkCache none(0);
   TempFolder folder;
   std::mt19937 random(5);
   for (const int kind : {0, 1, 2, 3}) {
@@ -215,6 +186,7 @@ TEST(Hdf5Stored, DamageOfAKnownFileNamesTheChunk) {
 }
 
 TEST(Hdf5Stored, ThreadsReadKnownFilesAtOnce) {
+  const ChunkCache none(0);
   TempFolder folder;
   const Dims3 grid{24, 24, 24};
   std::vector<std::string> paths;
