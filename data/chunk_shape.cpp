@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "core/error.hpp"
+#include "data/window.hpp"
 
 namespace bora::data {
 
@@ -20,6 +22,30 @@ double read_amplification(const Dims3& grid, const Dims3& chunk, const Dims3& pa
     product *= chunks * static_cast<double>(c) / static_cast<double>((grid[i] - n + 1) * n);
   }
   return product;
+}
+
+double read_amplification(const VolumeInfo& info, const Dims3& wanted) {
+  if (info.codec == "none") return 1;
+  const Dims3 patch = window_shape(info.grid, wanted);
+  if (info.chunk.empty()) return read_amplification(info.grid, info.grid, patch);
+  return read_amplification(info.grid, {info.chunk[0], info.chunk[1], info.chunk[2]}, patch);
+}
+
+std::string amplification_warning(const VolumeInfo& info, const Dims3& patch,
+                                  const std::string& table) {
+  const double times = read_amplification(info, patch);
+  if (times <= kMuchAmplification) return {};
+  const std::string form =
+      info.chunk.empty()
+          ? bora::detail::join("' is one compressed stream of ", info.grid, " cells")
+          : bora::detail::join("' has chunks of ",
+                               Dims3{info.chunk[0], info.chunk[1], info.chunk[2]}, " cells");
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f", times);
+  return bora::detail::join("'", info.source.path, form, ": patches of ", patch,
+                            " make their reader unpack ", text, " times what they want; ", table,
+                            ".cache.kind=ram or shared keeps fields unpacked, unet3d data convert "
+                            "writes chunks that fit");
 }
 
 Dims3 chunk_for_patch(const Dims3& grid, const Dims3& patch, int64_t cell_bytes,

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "core/shape.hpp"
+#include "data/volume_file.hpp"
 
 namespace bora::data {
 
@@ -12,6 +14,9 @@ namespace bora::data {
 /// places of the patch in the grid.  1 at best.  A patch larger than the grid is cut to it; chunks
 /// at the grid's end count whole, as they are stored.  Throws Error for extents below 1.
 double read_amplification(const Dims3& grid, const Dims3& chunk, const Dims3& patch);
+/// Of a file: 1 where nothing has to be unpacked, the whole of a compressed stream (.nii.gz).  A
+/// patch extent of 0 is the grid's.
+double read_amplification(const VolumeInfo& info, const Dims3& patch);
 
 /// A chunk for patches of a shape: half of it along every axis, halved further along the longest
 /// axis while it takes more than about `chunk_bytes`, at least 8 cells, at most the grid.  Smaller
@@ -23,5 +28,9 @@ Dims3 chunk_for_patch(const Dims3& grid, const Dims3& patch, int64_t cell_bytes,
 /// Above this amplification a warning is worth its line: a chunk as large as the patch has 8 in the
 /// middle of a large grid.
 inline constexpr double kMuchAmplification = 8.0;
+/// The warning for patches of such a file, naming it and what helps (settings of `table`: "data" or
+/// "volumes"); empty up to kMuchAmplification.
+std::string amplification_warning(const VolumeInfo& info, const Dims3& patch,
+                                  const std::string& table);
 
 }  // namespace bora::data

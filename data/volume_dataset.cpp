@@ -105,7 +105,6 @@ std::string VolumeDataset::where(int64_t index) const {
 }
 
 void VolumeDataset::make_cache(Collective* ranks) {
-  if (config_.cache.kind == "none") return;
   std::vector<CachedField> fields;
   for (int64_t i = 0; i < size(); ++i)
     for (size_t part = 0; part < 3; ++part) {

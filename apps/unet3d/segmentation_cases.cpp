@@ -6,6 +6,7 @@
 
 #include "apps/common/text.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
+#include "data/chunk_shape.hpp"
 #include "data/window.hpp"
 
 namespace bora::unet3d {
@@ -100,6 +101,13 @@ std::string SegmentationCases::padding_warning() const {
                       " % of a sample is data, the rest is padding that costs time and memory");
 }
 
+std::string SegmentationCases::reading_warning() const {
+  const data::VolumesConfig& c = dataset_->config();
+  if (split_.train.empty() || c.cache.kind != "none") return {};
+  const auto file = data::open_volume(dataset_->at(split_.train.front()).image);
+  return data::amplification_warning(file->info(), c.patch, "volumes");
+}
+
 void SegmentationCases::require_one_shape() const {
   for (const int64_t i : split_.train)
     if (const Dims3 first = patch_of(split_.train.front()), other = patch_of(i); !(first == other))
@@ -125,6 +133,8 @@ std::vector<std::string> SegmentationCases::describe() const {
   if (c.foreground > 0)
     patches += ", " + apps::brief(100 * c.foreground) + " % centred on a labelled cell";
   lines.push_back("classes: " + class_list(c.classes) + "; " + patches);
+  if (const data::VolumeCache* cache = dataset_->cache())
+    lines.push_back("volumes.cache: " + cache->describe());
   return lines;
 }
 

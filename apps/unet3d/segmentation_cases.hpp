@@ -45,6 +45,9 @@ class SegmentationCases {
   void require_one_shape() const;
   /// Where more than half of each training patch would be padding; empty if not.
   std::string padding_warning() const;
+  /// Where training patches make the reader of the first case's image unpack much more than they
+  /// want, and no cache keeps what was unpacked; empty if not.  Opens that file.
+  std::string reading_warning() const;
   /// Lines: how many cases, where, how split, scaled and cut; the classes.
   std::vector<std::string> describe() const;
 

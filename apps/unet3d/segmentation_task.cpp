@@ -249,6 +249,8 @@ std::vector<std::string> SegmentationTask::warnings(int n_ranks) const {
         "the column `part` of the list)");
   if (std::string padding = cases_->padding_warning(); !padding.empty())
     warnings.push_back(std::move(padding));
+  if (std::string reading = cases_->reading_warning(); !reading.empty())
+    warnings.push_back(std::move(reading));
   return warnings;
 }
 

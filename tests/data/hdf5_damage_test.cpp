@@ -218,6 +218,28 @@ TEST(ChunkShape, AmplificationIsTheMeanOverAllPlaces) {
               HasSubstr("8x0x8"));
 }
 
+TEST(ChunkShape, AWarningNamesTheFileItsFormAndWhatHelps) {
+  VolumeInfo info;
+  info.source.path = "head.nii.gz";
+  info.grid = {181, 217, 181};
+  info.codec = "gzip";
+  EXPECT_EQ(amplification_warning(info, {64, 64, 64}, "volumes"),
+            "'head.nii.gz' is one compressed stream of 181x217x181 cells: patches of 64x64x64 make "
+            "their reader unpack 27 times what they want; volumes.cache.kind=ram or shared keeps "
+            "fields unpacked, unet3d data convert writes chunks that fit");
+  EXPECT_EQ(amplification_warning(info, {0, 0, 64}, "volumes"), "") << "the whole of two axes";
+  EXPECT_EQ(amplification_warning(info, {}, "volumes"), "");
+  info.codec = "none";
+  EXPECT_EQ(amplification_warning(info, {8, 8, 8}, "volumes"), "") << "nothing is unpacked";
+  info.codec = "deflate 4";
+  info.chunk = {1, 217, 181};
+  EXPECT_THAT(amplification_warning(info, {64, 64, 64}, "data"),
+              AllOf(HasSubstr("'head.nii.gz' has chunks of 1x217x181 cells"),
+                    HasSubstr("unpack 10 times"), HasSubstr("data.cache.kind")));
+  info.chunk = {32, 32, 32};
+  EXPECT_EQ(amplification_warning(info, {64, 64, 64}, "data"), "");
+}
+
 TEST(ChunkShape, ChunksFitThePatchTheGridAndTheirSize) {
   EXPECT_EQ(chunk_for_patch({256, 256, 256}, {64, 64, 64}, 4), (Dims3{32, 32, 32}));
   EXPECT_EQ(chunk_for_patch({256, 256, 256}, {256, 256, 256}, 4), (Dims3{64, 64, 64}));

@@ -16,6 +16,7 @@
 #include "data/cache_config.hpp"
 #include "data/hdf5_stored.hpp"
 #include "data/volume_cache.hpp"
+#include "data/volume_dataset.hpp"
 #include "tests/data/hdf5_known.hpp"
 
 namespace bora::data::test {
@@ -269,6 +270,20 @@ TEST(Hdf5Kept, TheSettingSetsIt) {
   config.chunks_mib = 3;
   EXPECT_EQ(VolumeCache::make(config, {}, nullptr), nullptr);
   EXPECT_EQ(KeptChunks::of_this_process().limit(), 3 * kMiB);
+  TempFolder folder;
+  write_by_library(folder.file("a.h5"), H5T_NATIVE_FLOAT, {8, 8, 8}, creation_list({}),
+                   numbers(512, 9));
+  write_by_library(folder.file("b.h5"), H5T_NATIVE_UINT8, {8, 8, 8}, creation_list({}),
+                   numbers(512, 2));
+  VolumesConfig volumes;
+  volumes.root = folder.file("");
+  std::ofstream(folder.file("list.csv")) << "case,image,label\na,a.h5,b.h5\n";
+  volumes.list = folder.file("list.csv");
+  volumes.label_variable = "raw";
+  volumes.classes = {"no", "yes"};
+  volumes.cache.chunks_mib = 5;
+  const VolumeDataset set(volumes);
+  EXPECT_EQ(KeptChunks::of_this_process().limit(), 5 * kMiB);
 }
 
 }  // namespace
