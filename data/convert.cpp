@@ -11,6 +11,7 @@
 #include "data/chunk_shape.hpp"
 #include "data/hdf5_scales.hpp"
 #include "data/netcdf.hpp"
+#include "data/orientation.hpp"
 #include "data/volume_axes.hpp"
 
 namespace bora::data {
@@ -58,6 +59,21 @@ std::string stored_type(const VolumeInfo& info) {
   return info.stored_type.substr(0, info.stored_type.find(','));
 }
 
+/// Turns a field's values, and what is known of them, to right, front and up.
+void turn_to_ras(Tensor& values, VolumeInfo& info) {
+  BORA_CHECK(
+      info.affine, "'", info.source.path,
+      "' has no affine: which way its axes run is not known (--orientation=stored keeps them)");
+  const AxisDirections directions = directions_of(*info.affine);
+  Reoriented turned = to_ras(values, *info.affine);
+  const VolumeInfo was = info;
+  for (size_t j = 0; j < 3; ++j)
+    info.spacing[static_cast<size_t>(directions.axis[j])] = was.spacing[j];
+  values = std::move(turned.values);
+  info.affine = turned.affine;
+  info.grid = {values.size(0), values.size(1), values.size(2)};
+}
+
 hdf5::Dataset write_field(hdf5::File& file, const ConvertField& field, const VolumeInfo& info,
                           const Tensor& values, const ConvertOptions& options, Dims3* chunk) {
   const Dims3 patch = whole_where_0(options.patch, info.grid);
@@ -103,9 +119,10 @@ Converted convert_to_hdf5(const std::string& output, const std::vector<ConvertFi
       hdf5::File file = hdf5::File::create(target.temporary());
       for (const ConvertField& field : fields) {
         const std::unique_ptr<VolumeFile> volume = open_volume(field.source);
-        const VolumeInfo& info = volume->info();
+        VolumeInfo info = volume->info();
         // All at once: a gzip stream, or planes along another axis, would be read many times.
-        const Tensor values = volume->read({0, 0, 0}, info.grid, info.type);
+        Tensor values = volume->read({0, 0, 0}, info.grid, info.type);
+        if (options.to_ras) turn_to_ras(values, info);
         Dims3 chunk;
         write_field(file, field, info, values, options, &chunk);
         if (&field == &fields.front()) result.chunk = chunk;

@@ -27,6 +27,8 @@ struct ConvertOptions {
   int threads = 2;     ///< that will read at the same time
   Codec codec;         ///< choose_codec() finds a good one
   bool verify = true;  ///< read back and compare every value
+  bool to_ras =
+      false;  ///< HDF5: axes put next to right, front and up; fields without an affine are an Error
 };
 
 /// A codec on a part of the data.

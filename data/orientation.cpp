@@ -176,13 +176,4 @@ Reoriented to_ras(const Tensor& values, const Affine& affine) {
   return {permute(flip(values, directions.is_flipped), order), to};
 }
 
-Tensor from_ras(const Tensor& values, const Affine& affine) {
-  check_volume(values, "from_ras");
-  const AxisDirections directions = directions_of(affine);
-  std::vector<int> order(static_cast<size_t>(values.rank()));
-  std::iota(order.begin(), order.end(), 0);
-  for (size_t j = 0; j < 3; ++j) order[j] = directions.axis[j];
-  return flip(permute(values, order), directions.is_flipped);
-}
-
 }  // namespace bora::data

@@ -47,8 +47,4 @@ struct Reoriented {
 };
 Reoriented to_ras(const Tensor& values, const Affine& affine);
 
-/// The way back: `values` (X, Y, Z, ...) along right, front and up, in the order of the axes of a
-/// volume that has `affine`.  from_ras(to_ras(v, a).values, a) is v.
-Tensor from_ras(const Tensor& values, const Affine& affine);
-
 }  // namespace bora::data

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "data/orientation.hpp"
 #include "data/packed_text.hpp"
 #include "data/volume_list.hpp"
@@ -39,6 +40,16 @@ void check_partner(const VolumesConfig& config, const VolumeInfo& image, const V
             ")", turned);
 }
 
+/// Empty too for an affine that says nothing (singular): such a volume can be trained on.
+std::string orientation_or_none(const VolumeInfo& info) {
+  if (!info.affine) return {};
+  try {
+    return orientation_of(*info.affine);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 VolumeInfo open_info(const VolumeSource& source, FileStamp& stamp) {
   check_readable_file(source.path);
   stamp = FileStamp::of(source.path);
@@ -51,6 +62,7 @@ void open_headers(const VolumesConfig& config, const std::string& box, VolumeCas
   c.grid = image.grid;
   c.channels = image.channels;
   c.spacing = image.spacing;
+  c.orientation = orientation_or_none(image);
   c.image_type = image.type == DType::u8 ? DType::u8 : DType::f32;
   if (!c.label.path.empty()) {
     const VolumeInfo label = open_info(c.label, c.label_stamp);
@@ -105,6 +117,7 @@ std::string record_of(const VolumeCase& c) {
   out.add(c.channels);
   for (const DType type : {c.image_type, c.label_type}) out.add(static_cast<int>(type));
   for (const double s : c.spacing) out.add(s);
+  out.add(std::string_view(c.orientation));
   for (const FileStamp& s : {c.image_stamp, c.label_stamp, c.weight_stamp}) {
     out.add(s.bytes);
     out.add(s.mtime_ns);
@@ -120,6 +133,7 @@ void apply_record(const std::string& record, VolumeCase& c) {
   for (DType* type : {&c.image_type, &c.label_type})
     *type = static_cast<DType>(in.next_number<int>());
   for (double& s : c.spacing) s = in.next_double();
+  c.orientation = in.next();
   for (FileStamp* s : {&c.image_stamp, &c.label_stamp, &c.weight_stamp}) {
     s->bytes = in.next_number<int64_t>();
     s->mtime_ns = in.next_number<int64_t>();
@@ -178,6 +192,22 @@ void check_together(const std::vector<VolumeCase>& cases, std::vector<bool>& bad
       }
 }
 
+/// A line for a data set whose volumes are turned or mirrored against each other; empty if not.
+std::string turned_volumes(const std::vector<VolumeCase>& cases) {
+  std::map<std::string, std::vector<const VolumeCase*>> by_axes;
+  for (const VolumeCase& c : cases)
+    if (!c.orientation.empty()) by_axes[c.orientation].push_back(&c);
+  if (by_axes.size() < 2) return {};
+  std::string text;
+  for (const auto& [axes, those] : by_axes) {
+    text += bora::detail::join(text.empty() ? "" : ", ", axes, " in ", those.size(), " (");
+    for (size_t i = 0; i < std::min<size_t>(those.size(), 3); ++i)
+      text += (i == 0 ? "'" : ", '") + those[i]->name + "'";
+    text += those.size() > 3 ? ", ...)" : ")";
+  }
+  return text;
+}
+
 }  // namespace
 
 VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks,
@@ -232,6 +262,11 @@ VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks,
   BORA_CHECK(!out.cases.empty(), "no case among ", where, ": wanted pairs of <case>",
              config.image_suffix, " and <case>", config.label_suffix,
              " (volumes.image_suffix, volumes.label_suffix)");
+  const std::string turned = turned_volumes(out.cases);
+  if (!turned.empty() && (!ranks || ranks->rank() == 0))
+    log_warn("the axes of ", where, " run in different directions: ", turned,
+             "; the network sees these cases mirrored or turned against each other; unet3d data "
+             "convert --orientation=ras writes them all alike");
   return out;
 }
 

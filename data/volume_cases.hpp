@@ -32,6 +32,7 @@ struct VolumeCase {
   Dims3 grid;                              ///< of the files
   int64_t channels = 1;                    ///< of the image
   std::array<double, 3> spacing{0, 0, 0};  ///< of cells along x, y, z; 0: not known
+  std::string orientation;                 ///< "RAS": orientation_of(); empty: not known
   DType image_type = DType::f32;           ///< u8 or f32: what the files' values are read as
   DType label_type = DType::i32;           ///< u8 or i32
   FileStamp image_stamp, label_stamp, weight_stamp;
@@ -57,7 +58,9 @@ struct VolumeCases {
 /// weights be finite and not below 0.  Ranks share the work and all get the same result (nullptr:
 /// this process alone).  Problems (a file without its partner, two of one case, an unreadable one,
 /// another form): with on_bad_files = refuse one Error lists them, with skip a warning does and the
-/// cases are left out.  No case left is an Error.  A list that does not parse is a UsageError.
+/// cases are left out.  No case left is an Error.  Axes that run in different directions (by the
+/// affines) are a warning: patches would be mirror images of each other.  A list that does not
+/// parse is a UsageError.
 VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks = nullptr,
                               const PreflightHooks& hooks = {});
 

@@ -28,6 +28,7 @@ struct ConvertConfig : Config {
   int64_t readers = 2;
   std::string existing = "refuse";
   bool verify = true;
+  std::string orientation = "stored";
   std::string variable, order;
   static constexpr auto fields() {
     using C = ConvertConfig;
@@ -50,6 +51,11 @@ struct ConvertConfig : Config {
             field("existing", &C::existing, "where an output is there already",
                   one_of("refuse", "skip", "replace")),
             field("verify", &C::verify, "read every new file back and compare all values"),
+            field(
+                "orientation", &C::orientation,
+                "of the axes of volumes: as stored, or ras: x to the right, y to the front, z up, "
+                "by the affine, with changes of order and mirrors alone",
+                one_of("stored", "ras")),
             field("variable", &C::variable,
                   "the field of NetCDF and HDF5 files that are named one by one"),
             field("order", &C::order, "axes of arrays without names, of such files")},
@@ -215,6 +221,9 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
     throw UsageError(
         "data convert: no files named, and neither --volumes.root nor --data.root is set");
   if (c.codec != "auto") data::Codec::from(c.codec);
+  if (is_wind && c.orientation != "stored")
+    throw UsageError("data convert: --orientation=" + c.orientation +
+                     " is for volumes; wind files keep their axes");
   std::string settings = config_text(c);
   for (const std::string& path : given.positionals) settings += "\n" + path;
   const std::unique_ptr<Collective> ranks = open_ranks(session, c, settings);
@@ -234,7 +243,8 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
   data::ConvertOptions options{.patch = patch_of(c, is_wind, is_files),
                                .threads = static_cast<int>(c.readers),
                                .codec = {},
-                               .verify = c.verify};
+                               .verify = c.verify,
+                               .to_ras = c.orientation == "ras"};
   options.codec = codec_for(c, jobs.front(), options, *ranks);
 
   int64_t before = 0, after = 0;

@@ -72,6 +72,38 @@ TEST(Convert, Hdf5FieldsKeepValuesTypesAffineAndUnits) {
   EXPECT_EQ(folder.n_files(), 2);  // nothing temporary is left
 }
 
+// x of the file runs to the back, y to the left, z down.
+TEST(Convert, VolumesAreTurnedToRightFrontAndUpWithTheirAffine) {
+  TempFolder folder;
+  const std::string in = folder.file("in.h5"), out = folder.file("out.h5");
+  {
+    hdf5::File file = hdf5::File::create(in);
+    hdf5::Dataset d = file.create_dataset("raw", {2, 3, 4}, std::string("i16"));
+    d.write(counted({2, 3, 4}, 100));
+    d.set_attribute("DIMENSION_LABELS", std::vector<std::string>{"x", "y", "z"});
+    d.set_attribute("affine", std::vector<double>{0, -3, 0, 10, -2, 0, 0, 20, 0, 0, -4, 30});
+    d.set_attribute("spacing", std::vector<double>{2, 3, 4});
+    hdf5::Dataset without = file.create_dataset("bare", {2, 3, 4}, std::string("i16"));
+    without.write(counted({2, 3, 4}, 100));
+    file.close();
+  }
+  const ConvertOptions options{.patch = {}, .codec = {}, .verify = true, .to_ras = true};
+  convert_to_hdf5(out, {{"raw", {in, "raw", {}}}}, options);
+  const auto turned = open_volume({out, "raw", {}}), before = open_volume({in, "raw", {}});
+  EXPECT_EQ(turned->info().grid, (Dims3{3, 2, 4}));
+  EXPECT_EQ(turned->info().spacing, (std::array<double, 3>{3, 2, 4}));
+  EXPECT_EQ(*turned->info().affine, (Affine{{{3, 0, 0, 4}, {0, 2, 0, 18}, {0, 0, 4, 18}}}));
+  for (int64_t x = 0; x < 3; ++x)
+    for (int64_t y = 0; y < 2; ++y)
+      for (int64_t z = 0; z < 4; ++z)
+        EXPECT_EQ(turned->read({x, y, z}, {1, 1, 1}, DType::f64).to_vector<double>(),
+                  before->read({1 - y, 2 - x, 3 - z}, {1, 1, 1}, DType::f64).to_vector<double>());
+  EXPECT_THAT(message_of([&] {
+                convert_to_hdf5(folder.file("no.h5"), {{"raw", {in, "bare", {}}}}, options);
+              }),
+              AllOf(HasSubstr("in.h5' has no affine"), HasSubstr("--orientation=stored")));
+}
+
 TEST(Convert, AFailureLeavesWhatWasThere) {
   TempFolder folder;
   const std::string in = folder.file("in.h5"), out = folder.file("out.h5");

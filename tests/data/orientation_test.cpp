@@ -41,16 +41,12 @@ TEST(Orientation, NamesSizesAndCanonicalVolumesAreNibabels) {
     expect_same(numbers_of(ras.values), volume_numbers(file, "canonical_values"), file);
     expect_close(numbers_of(ras.affine), volume_numbers(file, "canonical_affine"), file);
     EXPECT_EQ(orientation_of(ras.affine), "RAS") << file;
-    // And back, with the channel axis.
-    const Tensor back = from_ras(ras.values, affine);
-    EXPECT_EQ(back.shape(), values.shape()) << file;
-    expect_same(numbers_of(back), numbers_of(values), file + " back");
   }
   EXPECT_GT(n, 30);
 }
 
-// Every one of the 48 orders and mirrors goes there and back; a channel axis and bytes go along.
-TEST(Orientation, AllFortyEightGoThereAndBack) {
+// Of every one of the 48 orders and mirrors; a channel axis and bytes go along.
+TEST(Orientation, AllFortyEightKeepEveryCellInItsPlace) {
   Tensor values = Tensor::empty(Shape{2, 3, 4, 2}, DType::u8);
   for (int64_t i = 0; i < values.numel(); ++i) values.data<uint8_t>()[i] = static_cast<uint8_t>(i);
   std::array<int, 3> order{0, 1, 2};
@@ -67,19 +63,23 @@ TEST(Orientation, AllFortyEightGoThereAndBack) {
       EXPECT_EQ(orientation_of(affine), name);
       const Reoriented ras = to_ras(values, affine);
       EXPECT_EQ(orientation_of(ras.affine), "RAS");
-      // A cell stands where it stood: that of the first value.
+      // Each cell stands where it stood in space.
       const std::vector<uint8_t> moved = ras.values.to_vector<uint8_t>();
-      const auto at = std::find(moved.begin(), moved.end(), 0) - moved.begin();
-      const int64_t cell = at / 2, k = cell % ras.values.size(2),
-                    j = cell / ras.values.size(2) % ras.values.size(1),
-                    i = cell / ras.values.size(2) / ras.values.size(1);
-      for (const auto& row : ras.affine)
-        EXPECT_EQ(row[0] * static_cast<double>(i) + row[1] * static_cast<double>(j) +
-                      row[2] * static_cast<double>(k) + row[3],
-                  0)
+      const auto position = [](const Affine& a, const Shape& s, int64_t cell) {
+        const std::array<int64_t, 3> at{cell / s[2] / s[1], cell / s[2] % s[1], cell % s[2]};
+        std::array<double, 3> p{};
+        for (size_t r = 0; r < 3; ++r)
+          p[r] = a[r][3] + a[r][0] * static_cast<double>(at[0]) +
+                 a[r][1] * static_cast<double>(at[1]) + a[r][2] * static_cast<double>(at[2]);
+        return p;
+      };
+      for (int64_t to = 0; to < values.numel() / 2; ++to) {
+        const int64_t from = moved[static_cast<size_t>(2 * to)] / 2;
+        EXPECT_EQ(moved[static_cast<size_t>(2 * to + 1)], 2 * from + 1) << name;
+        EXPECT_EQ(position(ras.affine, ras.values.shape(), to),
+                  position(affine, values.shape(), from))
             << name;
-      EXPECT_EQ(from_ras(ras.values, affine).to_vector<uint8_t>(), values.to_vector<uint8_t>())
-          << name;
+      }
       names.push_back(name);
     }
   } while (std::next_permutation(order.begin(), order.end()));

@@ -177,6 +177,33 @@ TEST_F(VolumeCasesTest, ALabelWithTurnedAxesIsToldByBothOrientations) {
                                                "LAS: resample one onto the grid of the other")));
 }
 
+TEST_F(VolumeCasesTest, VolumesThatAreMirrorImagesOfEachOtherAreToldOnce) {
+  SyntheticVolumesOptions o;
+  o.n_cases = 3;
+  o.grid = {5, 4, 3};
+  o.format = "nii";
+  write_synthetic_volumes(root, o);
+  VolumesConfig config = synthetic();
+  config.image_suffix = "_image.nii";
+  config.label_suffix = "_label.nii";
+  const auto warning = [&] {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(find_volume_cases(config).cases.size(), 3U);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning(), "");
+  for (const char* part : {"image", "label"}) {  // of one case; its two files are alike
+    std::fstream file(root + "/case2_" + part + ".nii",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    const float step = -1;
+    file.seekp(280);  // srow_x
+    file.write(reinterpret_cast<const char*>(&step), sizeof step);
+  }
+  EXPECT_THAT(warning(), AllOf(HasSubstr("run in different directions: LAS in 1 ('case2'), RAS in "
+                                         "2 ('case1', 'case3')"),
+                               HasSubstr("unet3d data convert --orientation=ras")));
+}
+
 TEST_F(VolumeCasesTest, ARootThatIsAFileIsToldAsOne) {
   write_list("cases.txt", "a\n");
   VolumesConfig config = pairs();
