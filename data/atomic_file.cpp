@@ -136,6 +136,16 @@ void AtomicFile::commit(const std::string& keep_as) {
   sync_folder(folder_of(path_));
 }
 
+void commit_temporary(const std::string& temporary, const std::string& path) {
+  const int fd = ::open(temporary.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail("opening", temporary, errno);
+  const int code = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);  // nothing was written through it
+  if (code != 0) fail("syncing", temporary, code);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("renaming to", path, errno);
+  sync_folder(folder_of(path));
+}
+
 void remove_dead_temporaries(const std::string& folder,
                              const std::function<bool(const std::string& name)>& of) {
   std::error_code ignored;  // tidying up must never fail a save

@@ -42,6 +42,10 @@ class AtomicFile {
 /// take the place of `path`.  Removes those that killed writers of the same path have left.
 std::string temporary_beside(const std::string& path);
 
+/// Gives a temporary file that a library has written and closed its name `path`, as
+/// AtomicFile::commit does: sync, rename, sync the folder.
+void commit_temporary(const std::string& temporary, const std::string& path);
+
 /// Removes the temporary files in a folder whose writers are dead, of those targets whose name (in
 /// the folder) `of` accepts: their process is gone, if it was of this host, or nobody has written
 /// to them for 15 minutes.  Failures are ignored.

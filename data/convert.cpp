@@ -35,9 +35,7 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
   const std::string& temporary() const { return temporary_; }
   void commit() {
-    std::error_code code;
-    std::filesystem::rename(temporary_, path_, code);
-    BORA_CHECK(!code, "renaming '", temporary_, "' to '", path_, "': ", code.message());
+    commit_temporary(temporary_, path_);
     done_ = true;
   }
 

@@ -166,6 +166,19 @@ TEST(AtomicFile, LeavesNothingWithoutCommit) {
   EXPECT_THROW(file.commit(), Error);
 }
 
+TEST(AtomicFile, WhatALibraryWroteGetsItsNameWhole) {
+  const TempFolder folder;
+  const std::string path = folder.file("a"), temporary = temporary_beside(path);
+  write_file(path, "before");
+  write_file(temporary, "after");
+  commit_temporary(temporary, path);
+  EXPECT_EQ(read_file(path), "after");
+  EXPECT_EQ(folder.n_files(), 1);
+  EXPECT_THAT(message_of([&] { commit_temporary(temporary, path); }),
+              AllOf(HasSubstr(temporary), HasSubstr("No such file")));
+  EXPECT_EQ(read_file(path), "after");
+}
+
 TEST(AtomicFile, RemovesWhatKilledWritersLeftLongAgo) {
   const TempFolder folder;
   const std::string old = folder.file("a.tmp-host-1-0"), fresh = folder.file("a.tmp-host-2-0"),
