@@ -7,6 +7,7 @@ option(BORA_NATIVE "Tune for this machine (-march=native); OFF builds for x86-64
 option(BORA_TESTS "Build the tests" ON)
 option(BORA_APPS "Build the applications" ON)
 option(BORA_WERROR "Treat warnings as errors" OFF)
+option(BORA_KEEP_PTX "Keep the PTX of the hand-written kernels, and ptxas' report, for cmake/check_ptx.cmake" OFF)
 option(BORA_COVERAGE "Instrument for gcov" OFF)
 set(BORA_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or undefined or thread")
 set(BORA_SANITIZE_NOT "" CACHE STRING "Checks of BORA_SANITIZE that are left out, as in -fno-sanitize=")

@@ -2,10 +2,11 @@
 # bora_test and bora_command_test. Labels of a test: its folder under tests/, `single` or `ranks`, and
 # what LABELS adds (`nightly` keeps a long test out of ./check).
 #
-# Together the tests should keep two cores busy: ./check starts three at a time, since many wait (for a limit to
-# pass, for mpirun to start). So PROCESSORS is the number of cores that a test really uses, on the average: 1 for
-# a script that starts one small run after another, also on two ranks; 2 for ranks that compute or exchange all the
-# time; 3, alone, for more ranks than cores. A test with a large TIMEOUT begins early (COST), or it would end alone.
+# Together the tests should keep two cores busy, but many wait, for a limit to pass or for mpirun to start: the
+# scripts of tests/e2e use 0.1 to 0.6 of a core, tests/comm/endings_test.sh 0.03. So ./check starts four at a time, and
+# PROCESSORS counts half cores, on the average: 1 for what waits, also with several ranks, and for the many TEST()s of
+# one process that end at once; 2 for one rank that computes, 3 for two, 4, which is alone, for more ranks than cores.
+# A test with a large TIMEOUT begins early (COST), or it would end alone.
 include(GoogleTest)
 
 # What the tests labelled `single` need: all that the presets asan and ubsan build.
@@ -48,10 +49,11 @@ function(bora_test_folder out)
   set(${out} ${folder} PARENT_SCOPE)
 endfunction()
 
-# bora_cores_of_ranks(<out> <n>): PROCESSORS of n ranks that work all the time.
-function(bora_cores_of_ranks out n)
-  if(n GREATER 3)
-    set(n 3)
+# bora_half_cores(<out> <n>): PROCESSORS of n ranks that work all the time.
+function(bora_half_cores out n)
+  math(EXPR n "${n} + 1")
+  if(n GREATER 4)
+    set(n 4)
   endif()
   set(${out} ${n} PARENT_SCOPE)
 endfunction()
@@ -105,7 +107,7 @@ endforeach()
   set(labels "${folder}" ranks ${arg_LABELS})
   math(EXPR cost "${arg_TIMEOUT} / 10")
   foreach(n IN LISTS arg_RANKS)
-    bora_cores_of_ranks(cores ${n})
+    bora_half_cores(cores ${n})
     add_test(NAME ${name}.np${n} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${n} $<TARGET_FILE:${target}>)
     set_tests_properties(${name}.np${n} PROPERTIES
@@ -116,7 +118,7 @@ endforeach()
     return()
   endif()
   foreach(n IN LISTS arg_LAUNCH)
-    bora_cores_of_ranks(cores ${n})
+    bora_half_cores(cores ${n})
     add_test(NAME ${name}.tcp${n} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
              COMMAND bora_launch -n ${n} $<TARGET_FILE:${target}> ${arg_LAUNCH_ARGS})
     set_tests_properties(${name}.tcp${n} PROPERTIES
@@ -126,7 +128,7 @@ endforeach()
 endfunction()
 
 # bora_command_test(<name> COMMAND <program> <arg>... [RANKS] [LABELS <label>...] [TIMEOUT <seconds>]
-#                   [PROCESSORS <n>] [SKIP_CODE <n>] [NEEDS <target>...])
+#                   [PROCESSORS <half cores>] [SKIP_CODE <n>] [NEEDS <target>...])
 # One ctest that runs any command from the repository's root, for end-to-end tests. With RANKS the
 # command may call mpirun: it gets the multi-rank environment and the label `ranks`. A command that ends
 # with SKIP_CODE says that it wants something that is not here: the test counts as skipped. NEEDS: targets that it
