@@ -4,9 +4,9 @@
 #
 # Together the tests should keep two cores busy, but many wait, for a limit to pass or for mpirun to start: the
 # scripts of tests/e2e use 0.1 to 0.6 of a core, tests/comm/endings_test.sh 0.03. So ./check starts four at a time, and
-# PROCESSORS counts half cores, on the average: 1 for what waits, also with several ranks, and for the many TEST()s of
-# one process that end at once; 2 for one rank that computes, 3 for two, 4, which is alone, for more ranks than cores.
-# A test with a large TIMEOUT begins early (COST), or it would end alone.
+# PROCESSORS counts half cores, on the average: 1 for what waits, also with several ranks; 2 for a TEST(), and for one
+# rank that computes; 3 for two; 4, which is alone, for more, and for what judges its own time. A test with a large
+# TIMEOUT begins early (COST), or it would end alone.
 include(GoogleTest)
 
 # What the tests labelled `single` need: all that the presets asan and ubsan build.
@@ -91,7 +91,7 @@ function(bora_test name)
     string(CONFIGURE [[
 foreach(test IN LISTS @target@_tests)
   set_tests_properties("${test}" PROPERTIES
-    LABELS "@labels@" ENVIRONMENT "@BORA_TEST_ENV@" TIMEOUT @arg_TIMEOUT@)
+    LABELS "@labels@" ENVIRONMENT "@BORA_TEST_ENV@" TIMEOUT @arg_TIMEOUT@ PROCESSORS 2)
 endforeach()
 ]] script @ONLY)
     set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
