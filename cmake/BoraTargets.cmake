@@ -30,6 +30,10 @@ function(bora_target_defaults target)
     foreach(flag IN LISTS cuda)
       target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${flag}>")
     endforeach()
+    if(BORA_KEEP_PTX)
+      set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER
+        "${PROJECT_SOURCE_DIR}/cmake/keep_ptx.sh;${PROJECT_BINARY_DIR}/ptx;${PROJECT_SOURCE_DIR}/tests/cuda/ptx_budget.txt;${CMAKE_CUDA_COMPILER_LAUNCHER}")
+    endif()
     # The language standard is passed above; CMake must not pass another.
     set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF)
   endif()

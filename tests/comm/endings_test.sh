@@ -8,22 +8,15 @@ set -u
 mpiexec=$1 ranks=$2 program=$3 how=$4 code=$5 seconds=$6
 shift 6
 mark=run-$$  # an argument that the program ignores, to find its processes by
-command=("$mpiexec" -n "$ranks" "$program" "$how" "$mark")
-if [[ $mpiexec == - ]]; then command=("$program" "$how" "$mark"); fi
-
 log=$(mktemp)
 records=$(mktemp -d)
-trap 'rm -rf "$log" "$records"' EXIT
+ranks_of_this=$(mktemp)
+trap 'rm -rf "$log" "$records" "$ranks_of_this"' EXIT
+# Each rank writes down its process before it becomes the program: other tests run beside this one.
+# shellcheck disable=SC2016  # the rank's own
+command=(bash -c 'echo $$ >>"$0" && exec "$@"' "$ranks_of_this" "$program" "$how" "$mark")
+if [[ $mpiexec != - ]]; then command=("$mpiexec" -n "$ranks" "${command[@]}"); fi
 export BORA_FLIGHT_RECORD_DIR=$records
-# Shared memory of processes that are gone: /dev/shm/bora-<process>-...
-orphans() {
-  local file pid
-  for file in /dev/shm/bora-*; do
-    pid=${file#/dev/shm/bora-} pid=${pid%%-*}
-    if [[ -e $file && ! -d /proc/$pid ]]; then echo "$file"; fi
-  done | sort
-}
-orphans_before=$(orphans)
 start=$(date +%s.%N)
 timeout -k 5 100 "${command[@]}" 2>"$log"
 rc=$?
@@ -58,8 +51,14 @@ done
   # shellcheck disable=SC2086  # a word each
   kill -KILL $left
 }
-new_orphans=$(comm -13 <(echo "$orphans_before") <(orphans))
-[[ -z $new_orphans ]] || fail "shared memory is left: $new_orphans"
+# Shared memory is /dev/shm/bora-<process>-...
+n=$(wc -l <"$ranks_of_this")
+((n > 0)) || fail "no rank has begun"
+while read -r pid; do
+  for file in /dev/shm/bora-"$pid"-*; do
+    [[ ! -e $file ]] || fail "shared memory is left: $file"
+  done
+done <"$ranks_of_this"
 echo "--- $how: exit code $rc after $took s; stderr:"
 cat "$log"
 if ((failed)); then tail -n +1 "$records"/flight-*.txt 2>/dev/null; fi

@@ -9,7 +9,7 @@ options=(--train.epochs=12 --train.patience=0 --model.dropout=0.1)
 start() {  # start DIR ARGS...: 2 ranks in the background, pid in $job
   local dir=$1
   shift
-  timeout -k 5 60 mpirun -n 2 "$bin/unet3d" train "${small[@]}" "${options[@]}" --output.dir="$dir" "$@" >>"$dir.log" 2>&1 &
+  timeout -k 5 120 mpirun -n 2 "$bin/unet3d" train "${small[@]}" "${options[@]}" --output.dir="$dir" "$@" >>"$dir.log" 2>&1 &
   job=$!
 }
 finish() {  # finish CODE DIR

@@ -20,7 +20,7 @@ start() {  # start RANKS DIR ARGS...: in the background, pid in $job
   shift 2
   local run=(env --block-signal=USR1 --block-signal=TERM "$bin/unet3d" train "${common[@]}" --output.dir="$dir" --resume "$@")
   if ((n > 1)); then run=(mpirun -n "$n" "${run[@]}"); fi
-  timeout -k 5 60 "${run[@]}" >>"$dir.log" 2>&1 &
+  timeout -k 5 120 "${run[@]}" >>"$dir.log" 2>&1 &
   job=$!
 }
 finish() {  # finish DIR: exit code in $code
