@@ -306,7 +306,7 @@ std::string state_warning(nn::Module& model, const RunConfig& config, const apps
   const FreeMemory free = free_memory(device);
   std::vector<HostMemory> places;
   if (device == cpu())
-    places = join_hosts(ranks, need, free.bytes, free.reason);
+    places = join_hosts(ranks, need, 0, free.bytes, free.reason);
   else
     places = {{"each device", need, ranks.all_reduce(free.bytes, ReduceOp::min, "free on devices"),
                1, free.reason}};

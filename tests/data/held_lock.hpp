@@ -35,7 +35,7 @@ class HeldLock {
   HeldLock& operator=(const HeldLock&) = delete;
 
  private:
-  static auto threads() {
+  static std::ptrdiff_t threads() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   }
   std::ptrdiff_t n_threads_;

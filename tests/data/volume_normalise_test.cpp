@@ -136,6 +136,15 @@ TEST_F(VolumeNormaliseTest, StatisticsAreThoseOfTheBoxNotOfThePatchOrTheFile) {
     EXPECT_EQ(std::abs(data.read(0, WindowChoice::random({1, k})).input.data<float>()[0]), 1);
 }
 
+TEST_F(VolumeNormaliseTest, ModesThatThereAreNotAreNamed) {
+  VolumesConfig config = one({1, 3});
+  config.normalisation = "minmax";
+  EXPECT_THAT(
+      message_of([&] { VolumeDataset data(config); }),
+      HasSubstr("volumes.normalisation is 'minmax', wanted none, global, zscore, percentile "
+                "or fixed"));
+}
+
 // A file that does not answer ends the fit, and is named; so does a signal while it is waited for.
 TEST_F(VolumeNormaliseTest, AFitIsBoundedInTime) {
   VolumesConfig config = one({1, 3});
@@ -147,7 +156,7 @@ TEST_F(VolumeNormaliseTest, AFitIsBoundedInTime) {
     const HeldLock hangs;
     EXPECT_THAT(message_of([&] { data.fit_normaliser({0}, *self, {.silence_s = 0.05}); }),
                 AllOf(HasSubstr("no answer for a long time from the file system"),
-                      HasSubstr("statistics of"), HasSubstr(root + "/a_image.h5'")));
+                      HasSubstr(root + "/a_image.h5'")));
     EXPECT_THAT(message_of([&] {
                   data.fit_normaliser({0}, *self,
                                       {.may_go_on = [] { throw Error("told to stop"); }});

@@ -88,10 +88,9 @@ TEST_F(WindValuesTest, AFitIsBoundedInTime) {
   const auto self = make_self_communicator();
   {
     const HeldLock hangs;
-    EXPECT_THAT(
-        message_of([&] { data.fit_normaliser({0}, *self, {.silence_s = 0.05}); }),
-        AllOf(HasSubstr("no answer for a long time from the file system"),
-              HasSubstr("statistics of"), HasSubstr(wind("0VF1")), HasSubstr(mask("0VF1"))));
+    EXPECT_THAT(message_of([&] { data.fit_normaliser({0}, *self, {.silence_s = 0.05}); }),
+                AllOf(HasSubstr("no answer for a long time from the file system"),
+                      HasSubstr(wind("0VF1")), HasSubstr(mask("0VF1"))));
   }
   data.fit_normaliser({0}, *self);
   EXPECT_TRUE(data.normaliser().is_ready());
