@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Files that are damaged while a run reads them, with every kind of cache (features 75, 88, 90): all ranks end within seconds, with exit
-# code 1 and one message that names a file; nothing stays in /dev/shm. What becomes of a cache's own files does not end a run.
+# code 1 and a message that names a file; nothing stays in /dev/shm. What becomes of a cache's own files does not end a run.
 # damage.sh BIN [all]: all kinds of damage with all kinds of cache on 1 and 2 ranks, wind and volumes; else one of each cache.
 # shellcheck source=tests/e2e/common.sh
 source "$(dirname "$0")/common.sh"
@@ -20,7 +20,14 @@ volumes=(--task=segmentation --volumes.root="$work/data" --volumes.classes="back
 small=(--model.base=4 --model.levels=1 --split.validation=0.2 --train.patience=0 --output.log_every=1 --loader.threads=2
        --output.checkpoint_epochs=100000)
 
-shm() { find /dev/shm -name 'bora-*' -user "$(id -un)" -mmin -10 2>/dev/null | sort; }
+# What processes that have ended left there; other programs of this machine may have their own.
+shm() {
+  local file pid
+  for file in $(find /dev/shm -name 'bora-*' -user "$(id -un)" -mmin -10 2>/dev/null | sort); do
+    pid=${file#/dev/shm/bora-}
+    [ -d "/proc/${pid%%-*}" ] || echo "$file"
+  done
+}
 
 begin() {  # begin RANKS CACHE KIND DIR ARGS...: of wind or volumes, in the background, pid in $job; returns when an epoch is over
   local n=$1 cache=$2 kind=$3 task
@@ -66,8 +73,11 @@ damage() {  # damage RANKS CACHE WHAT KIND
   begin "$1" "$2" "$4" "$work/$3-$2-$1-$4" --train.epochs=100000
   "$3"
   ends 1 20
-  [ "$(grep -c 'error: ' "$dir.log")" -eq 1 ] || { cat "$dir.log" >&2; fail "$dir: not one message"; }
-  grep -q "error: .*'$work/data/[^']*\.\(nc\|nii\.gz\)'" "$dir.log" || { cat "$dir.log" >&2; fail "$dir: no file is named"; }
+  # Ranks that fail of themselves at once have a message each.
+  local told
+  told=$(grep -c 'error: ' "$dir.log")
+  { [ "$told" -ge 1 ] && [ "$told" -le "$1" ]; } || { cat "$dir.log" >&2; fail "$dir: $told messages"; }
+  [ "$(grep -c "error: .*'$work/data/[^']*\.\(nc\|nii\.gz\)'" "$dir.log")" -eq "$told" ] || { cat "$dir.log" >&2; fail "$dir: no file is named"; }
 }
 
 if [ -n "$all" ]; then
