@@ -8,6 +8,7 @@
 #include "apps/unet3d/wind_task.hpp"
 #include "comm/communicator.hpp"
 #include "data/synthetic.hpp"
+#include "nn/parameter_arena.hpp"
 #include "tests/data/volume_fixture.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -112,6 +113,19 @@ TEST_F(VolumeMessages, SamplesThatDoNotFitTheNetworkOrEachOtherAreNamed) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("case a: a sample of 8x8x8 cells is too small for a "
                                          "network of 4 levels"),
                                HasSubstr("volumes.patch pads")));
+}
+
+TEST_F(VolumeMessages, AValidationCaseWithoutACellThatCountsIsNamed) {
+  config.volumes.label_map = {"0:ignore"};
+  config.split.validation = 0.4;
+  SegmentationTask task(config, *ranks);
+  const nn::ParameterArena arena(task.model(), DType::f32);
+  nn::initialise(task.model(), 1);
+  const data::Sample sample =
+      data::read_sample(*task.validation(), 0, data::WindowChoice::centred());
+  EXPECT_THAT(message_of([&] { task.validate(data::collate({sample}), cpu()); }),
+              HasSubstr("the validation case " + sample.name +
+                        " has no cell that counts: it cannot be scored"));
 }
 
 TEST_F(VolumeMessages, SettingsThatCannotBeAreNamedByTheirKey) {

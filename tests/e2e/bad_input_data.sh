@@ -96,7 +96,7 @@ mend
 # users and mounts, which some machines forbid.
 if unshare -rm true 2>/dev/null; then
   # In a folder, with so much room: FOLDER SIZE COMMAND...  MPI's own shared memory has no place there.
-  # shellcheck disable=SC2016
+  # shellcheck disable=SC2016,SC2054
   small_place=(env OMPI_MCA_btl=self,tcp unshare -rm bash -c 'mount -t tmpfs -o size="$1" none "$0" && shift && exec "$@"')
   expect_failure 2 "/dev/shm of host $(hostname) has 0 MiB free" "${small_place[@]}" /dev/shm 200k "${wind[@]}" --data.cache.kind=shared
   mkdir "$work/small"
@@ -115,9 +115,17 @@ trained=(--checkpoint="$work/run/last.h5")
 expect_failure 2 "predict: of what? Give building masks or images" "${two[@]}" predict "${trained[@]}"
 expect_failure 2 "--mirror is --flips=y, but --flips=x is given too" "${two[@]}" predict "${trained[@]}" --mirror --flips=x "$work/data/$mask"
 expect_failure 2 "--probabilities is for task=segmentation" "${two[@]}" predict "${trained[@]}" --probabilities "$work/data/$mask"
+expect_failure 2 "--picture compares with the truth; give its file with --truth=FILE" "${two[@]}" predict "${trained[@]}" \
+  --picture="$work/p.png" "$work/data/$mask"
 expect_failure 2 "--angle wants one number, 2 are given" "${two[@]}" predict "${trained[@]}" --angle=1,2 "$work/data/$mask"
 expect_failure 2 "--truth and --picture go with one mask file, 6 are given" "${two[@]}" predict "${trained[@]}" --truth="$work/data/$speed" \
   "$work/data/mask_buildings"
+# The truth would give the scale, but is not there; of another run, the mask is cut off.
+expect_failure 1 "$work/none.nc" "${two[@]}" predict "${trained[@]}" --truth="$work/none.nc" "$work/data/$mask"
+"${wind[@]}" 2>"$work/log" || { cat "$work/log" >&2; fail train; }
+head -c 9000 "$work/data/$mask" >"$work/cut_ws_building_mask.nc"
+expect_failure 1 "predict: nothing was predicted, for 1 of 1 mask" "${two[@]}" predict "${trained[@]}" "$work/cut_ws_building_mask.nc"
+"${wind[@]}" --data.normalisation=per_sample 2>"$work/log" || { cat "$work/log" >&2; fail train; }
 "${two[@]}" evaluate "${trained[@]}" --part=all --output="$work/e.csv" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail evaluate; }
 grep -q "was trained with per_sample normalisation: its fields are scaled" "$work/log" || fail "per_sample is not warned of"
 expect_failure 2 "two inputs would be written to '$work/to/0VF44_ws_filled.h5'" "${two[@]}" data convert "$work/data/$speed" "$work/data/$speed" \
