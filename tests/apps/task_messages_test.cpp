@@ -7,6 +7,7 @@
 #include "apps/unet3d/segmentation_task.hpp"
 #include "apps/unet3d/wind_task.hpp"
 #include "comm/communicator.hpp"
+#include "core/tape.hpp"
 #include "data/synthetic.hpp"
 #include "nn/parameter_arena.hpp"
 #include "tests/data/volume_fixture.hpp"
@@ -123,6 +124,7 @@ TEST_F(VolumeMessages, AValidationCaseWithoutACellThatCountsIsNamed) {
   nn::initialise(task.model(), 1);
   const data::Sample sample =
       data::read_sample(*task.validation(), 0, data::WindowChoice::centred());
+  const NoGrad no_tape;
   EXPECT_THAT(message_of([&] { task.validate(data::collate({sample}), cpu()); }),
               HasSubstr("the validation case " + sample.name +
                         " has no cell that counts: it cannot be scored"));
