@@ -95,9 +95,11 @@ else
   damage 2 ram make_pipes volumes
 fi
 
-# The folder of a cache is emptied, made read-only, and its files cut while they are in use: the run goes on, with the same bits.
-whats=(cut)
-[ -z "$all" ] || whats=(remove cut protect)
+# The folder of a cache is removed, or made read-only, while it is in use: the run goes on, with the same bits.  (A file that is cut is
+# left alone, too: DiskCache.LeavesAFileThatWasCutOrRemovedWhileItIsUsed.  Cut in the moment of a read it ends the program by SIGBUS, so no
+# test may cut files of a run that reads.)
+whats=(remove)
+[ -z "$all" ] || whats=(remove protect)
 shm_before=$(shm)
 begin 2 none wind "$work/plain" --train.epochs=6
 ends 0 60
@@ -106,7 +108,6 @@ for what in "${whats[@]}"; do
   begin 2 disk wind "$work/cache-$what" --train.epochs=6
   case $what in
     remove) rm -r "$work/cache" ;;
-    cut) find "$work/cache" -name '*.boracache' -exec truncate -s 100 {} + ;;
     protect) chmod a-w "$work/cache" ;;
   esac
   ends 0 60
@@ -114,7 +115,6 @@ for what in "${whats[@]}"; do
   "$bin/compare_checkpoints" "$work/plain/last.h5" "$work/cache-$what/last.h5" >/dev/null || fail "$what: a damaged cache changes the bits"
 done
 [ -n "$all" ] || { echo "damage: all as it should be"; exit 0; }
-grep -q "is not used any more: it was cut to 100 bytes" "$work/cache-cut.log" || { cat "$work/cache-cut.log" >&2; fail "cut files are not told"; }
 
 # One rank of a run with a shared cache is killed: no rank and no memory is left.
 begin 2 shared wind "$work/killed" --train.epochs=100000
