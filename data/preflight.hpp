@@ -59,6 +59,13 @@ struct PreflightOptions {
   PreflightHooks hooks{};
 };
 
+/// A read outside of the pre-flight and of the loader: how long it may take, and what is asked
+/// meanwhile.
+struct ReadBound {
+  double silence_s = PreflightOptions{}.silence_s;  ///< and a second more for every 4 MiB
+  std::function<void()> may_go_on{};                ///< as PreflightHooks has it
+};
+
 /// What a look is asked for.
 enum class PreflightDepth { headers, values };
 

@@ -132,7 +132,9 @@ void work_through(const Work& work) {
       }
     } catch (...) {
       lock.lock();
-      leave(true);
+      s.stop = true;
+      // A moment for the pieces that are under way; one that hangs keeps nobody from leaving.
+      leave(s.changed.wait_for(lock, std::chrono::seconds(1), [&] { return s.running == 0; }));
       throw;
     }
     lock.lock();
@@ -144,19 +146,21 @@ void work_through(const Work& work) {
 }
 
 void read_bounded(const std::string& doing, const PreflightItem& item, int64_t bytes,
-                  std::function<void()> body, double silence_s) {
+                  std::function<void()> body, const ReadBound& bound) {
   constexpr double kSlowRate = 4 << 20;  // as in the pre-flight
   std::string text = "case '" + item.name + "'";
   for (const std::string& file : item.files)
     if (!file.empty()) text += " '" + file + "'";
+  PreflightHooks hooks;
+  hooks.may_go_on = bound.may_go_on;
   work_through({.n = 1,
                 .n_threads = 1,
                 .what = doing + " " + text,
-                .allowed_s = [limit = silence_s + static_cast<double>(bytes) /
-                                                      kSlowRate](size_t) { return limit; },
+                .allowed_s = [limit = bound.silence_s + static_cast<double>(bytes) /
+                                                            kSlowRate](size_t) { return limit; },
                 .name = [text](size_t) { return text; },
                 .body = [body = std::move(body)](size_t) { body(); },
-                .hooks = {}});
+                .hooks = std::move(hooks)});
 }
 
 }  // namespace bora::data::detail

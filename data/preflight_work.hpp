@@ -24,13 +24,13 @@ struct Work {
 
 /// Does all pieces by threads while this one watches and calls the hooks.  Rethrows what a piece
 /// threw, the lowest piece's if several did.  Throws Error naming the pieces that take longer than
-/// allowed, which are left to themselves then.
+/// allowed, which are left to themselves then; what a hook throws, a second later at most.
 void work_through(const Work& work);
 
 /// A read of a case's files outside of the pre-flight and of the loader, bounded as a piece of the
 /// pre-flight is: `body` runs in a thread of its own, and must own or share all that it uses.
 /// `doing` for the message ("statistics of"), `bytes` of the files together.
 void read_bounded(const std::string& doing, const PreflightItem& item, int64_t bytes,
-                  std::function<void()> body, double silence_s = PreflightOptions{}.silence_s);
+                  std::function<void()> body, const ReadBound& bound = {});
 
 }  // namespace bora::data::detail

@@ -157,6 +157,13 @@ VolumeCache::Counts VolumeCache::counts() const {
           .bytes = store_->bytes()};
 }
 
+VolumeCache::Memory VolumeCache::memory() const {
+  const auto limit = static_cast<int64_t>(std::min(config_.limit_gib * kGiB, 0x1p62));
+  const int64_t full = std::min(wanted_bytes_, limit);
+  return {.of_rank = config_.kind == "ram" ? full : 0,
+          .of_host = config_.kind == "shared" ? full : 0};
+}
+
 std::string VolumeCache::describe() const {
   const double limit = config_.limit_gib * kGiB, wanted = static_cast<double>(wanted_bytes_);
   std::string text = bora::detail::join(config_.kind, " ", store_->where(), ", at most ",

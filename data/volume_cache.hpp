@@ -71,6 +71,13 @@ class VolumeCache {
   /// Of this process so far.
   Counts counts() const;
 
+  /// Memory that it takes when it is full: of this process (ram), and of the host, once for all its
+  /// ranks (shared).  A cache on a disk takes none.
+  struct Memory {
+    int64_t of_rank = 0, of_host = 0;
+  };
+  Memory memory() const;
+
   /// Over a store of the caller's, for tests.
   VolumeCache(CacheConfig config, std::vector<CachedField> fields,
               std::unique_ptr<CacheStore> store);

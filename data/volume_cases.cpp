@@ -164,7 +164,7 @@ void check_together(const std::vector<VolumeCase>& cases, std::vector<bool>& bad
       bad[i] = true;
       problems.push_back(bora::detail::join("'", c.image.path, "' has ", c.channels,
                                             " channel(s), '", first->image.path, "' has ",
-                                            first->channels));
+                                            first->channels, ", wanted as many"));
       continue;
     }
     by_image[c.image.path + '\n' + c.image.variable].push_back(i);

@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/preflight_work.hpp"
 #include "data/transforms/transforms.hpp"
 #include "data/volume_read.hpp"
 
@@ -143,6 +144,26 @@ const std::vector<ChannelStatistics>& VolumeDataset::statistics(int64_t index) c
     return volume_statistics(
         c.box, c.channels, [&](const Box& box) { return image_box(index, box); }, options,
         kSlabValues);
+  });
+}
+
+// Nobody watches the thread that fits, unlike those of the loader.
+const std::vector<ChannelStatistics>& VolumeDataset::statistics_within(const ReadBound& bound,
+                                                                       int64_t index) const {
+  return statistics_.get(index, [&] {
+    const VolumeCase& c = at(index);
+    // A data set of its own, which a thread that hangs in its files may keep.
+    const auto alone = std::make_shared<VolumeDataset>(config_, std::vector<VolumeCase>{c});
+    alone->cache_ = cache_;
+    if (cache_) {
+      const auto first = fields_.begin() + 3 * index;
+      alone->fields_.assign(first, first + 3);
+    }
+    const auto statistics = std::make_shared<std::vector<ChannelStatistics>>();
+    detail::read_bounded(
+        "statistics of", {c.name, {c.image.path}}, c.image_stamp.bytes,
+        [alone, statistics] { *statistics = alone->statistics(0); }, bound);
+    return *statistics;
   });
 }
 
@@ -327,12 +348,14 @@ Sample VolumeDataset::read_image_window(int64_t index, const Window& window) con
   return read_parts(index, window, Parts::image);
 }
 
-void VolumeDataset::fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks) {
+void VolumeDataset::fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks,
+                                   const ReadBound& bound) {
   normaliser_.fit(
       indices, n_channels(),
       [&](int64_t index) {
         std::vector<Moments> moments;
-        for (const ChannelStatistics& s : statistics(index)) moments.push_back(s.moments);
+        for (const ChannelStatistics& s : statistics_within(bound, index))
+          moments.push_back(s.moments);
         return moments;
       },
       ranks);

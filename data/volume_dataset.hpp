@@ -73,8 +73,10 @@ class VolumeDataset : public Dataset {
   const VolumeNormaliser& normaliser() const { return normaliser_; }
   /// For state(): the checkpoint saves and loads it.  Not while samples are read.
   VolumeNormaliser& normaliser() { return normaliser_; }
-  /// Global statistics of `indices`, the same on all ranks; nothing in the other modes.
-  void fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks);
+  /// Global statistics of `indices`, the same on all ranks; nothing in the other modes.  A file
+  /// that gives no answer ends it on all ranks within the bound, and is named.
+  void fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks,
+                      const ReadBound& bound = {});
   /// How the case's image is scaled, one entry a channel: a function of the case's box, not of a
   /// patch.  Reads the whole box once where its
   /// statistics are needed.
@@ -92,6 +94,8 @@ class VolumeDataset : public Dataset {
   Tensor image_box(int64_t index, const Box& box) const;
   Tensor class_box(int64_t index, const Box& box) const;
   const std::vector<ChannelStatistics>& statistics(int64_t index) const;
+  const std::vector<ChannelStatistics>& statistics_within(const ReadBound& bound,
+                                                          int64_t index) const;
   const ForegroundCells& foreground(int64_t index) const;
 
   VolumesConfig config_;
@@ -100,7 +104,7 @@ class VolumeDataset : public Dataset {
   VolumeNormaliser normaliser_;
   bool has_weights_ = false;
   bool tells_ = true;  // rank 0 warns for all
-  std::unique_ptr<VolumeCache> cache_;
+  std::shared_ptr<VolumeCache> cache_;
   std::vector<size_t> fields_;  // of case i: the cached field of its image, label, weight at 3 i
   PerCase<ForegroundCells> foreground_;
   PerCase<std::vector<ChannelStatistics>> statistics_;

@@ -68,8 +68,12 @@ void compare(const WindFilesConfig& f, const WindCase& c, const OpenFile& wind,
   for (const std::string& name : f.axes) {
     const Axis a = wind.file.axis(name), b = mask.file.axis(name);
     if (a.centres.empty() || b.centres.empty()) continue;
-    BORA_CHECK(a.centres == b.centres, "'", c.wind_path, "' and its mask '", c.mask_path,
-               "' have different coordinates '", name, "'");
+    BORA_CHECK(a.centres.size() == b.centres.size(), "'", c.wind_path, "' has ", a.centres.size(),
+               " coordinates '", name, "', its mask '", c.mask_path, "' ", b.centres.size());
+    for (size_t i = 0; i < a.centres.size(); ++i)
+      BORA_CHECK(a.centres[i] == b.centres[i], "'", c.wind_path, "' and its mask '", c.mask_path,
+                 "' have different coordinates '", name, "': ", a.centres[i], " and ", b.centres[i],
+                 " at cell ", i, ", wanted the same");
   }
 }
 

@@ -32,13 +32,18 @@ void check_wind_config(const WindConfig& config) {
   if (config.root.empty()) refuse("data root is not set: wanted the folder of the data set");
   if (f.axes.size() != 3) refuse("files.axes has ", f.axes.size(), " names, wanted 3 (x, y, z)");
   with_context("files.order", [&] { axes_from_order(f.order, f.order.size() == 3 ? 3 : 4); });
-  if (f.mask_building == f.mask_open) refuse("files.mask_building and files.mask_open are equal");
-  if (!config.clip.empty() && (config.clip.size() != 2 || !(config.clip[0] < config.clip[1])))
-    refuse("clip wants two numbers, the lower first, or none");
+  if (f.mask_building == f.mask_open)
+    refuse("files.mask_building and files.mask_open are equal, ", f.mask_open,
+           ": wanted the two values of the masks");
+  const auto check_pair = [&](const char* key, const std::vector<double>& v) {
+    if (v.empty() || (v.size() == 2 && v[0] < v[1])) return;
+    refuse(key, " wants two numbers, the lower first, or none; it has ", v.size(),
+           v.size() == 2 ? bora::detail::join(": ", v[0], ", ", v[1]) : std::string());
+  };
+  check_pair("clip", config.clip);
+  check_pair("files.range", f.range);
   if (config.angle_channels && f.angle_patterns.empty())
     refuse("angle_channels needs files.angle_patterns, which is empty");
-  if (!f.range.empty() && (f.range.size() != 2 || !(f.range[0] < f.range[1])))
-    refuse("files.range wants two numbers, the lower first, or none");
   norm_mode_from(config.normalisation);
   const AugmentConfig& a = config.augment;
   if (config.wind_direction == "fixed" && (a.flip_x || a.quarter_turns))
@@ -205,7 +210,8 @@ Moments WindDataset::moments(int64_t index) const {
   return Moments::of(s.target.data<float>(), s.region.data<uint8_t>(), s.region.numel());
 }
 
-void WindDataset::fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks) {
+void WindDataset::fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks,
+                                 const ReadBound& bound) {
   if (normaliser_.mode() != NormMode::global) return;
   // A data set of its own, which a thread that hangs in its files may keep: nobody watches the one
   // that fits, unlike those of the pre-flight and the loader.
@@ -215,9 +221,10 @@ void WindDataset::fit_normaliser(const std::vector<int64_t>& indices, Collective
     const WindCase& c = at(index);
     if (c.moments || c.wind_path.empty()) return moments(index);
     const auto moments = std::make_shared<Moments>();
-    detail::read_bounded("statistics of", {c.name, {c.mask_path, c.wind_path}},
-                         c.mask_stamp.bytes + c.wind_stamp.bytes,
-                         [alone, moments, index] { *moments = alone->moments(index); });
+    detail::read_bounded(
+        "statistics of", {c.name, {c.mask_path, c.wind_path}},
+        c.mask_stamp.bytes + c.wind_stamp.bytes,
+        [alone, moments, index] { *moments = alone->moments(index); }, bound);
     return *moments;
   };
   normaliser_.fit(indices, bounded, ranks);

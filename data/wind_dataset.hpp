@@ -67,7 +67,9 @@ class WindDataset : public Dataset {
   /// For state(): the checkpoint saves and loads it.  Not while samples are read.
   Normaliser& normaliser() { return normaliser_; }
   /// Global statistics over the open cells of the kept levels of `indices` (Normaliser::fit).
-  void fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks);
+  /// A file that gives no answer ends it on all ranks within the bound, and is named.
+  void fit_normaliser(const std::vector<int64_t>& indices, Collective& ranks,
+                      const ReadBound& bound = {});
   /// Count, mean and spread of one case's open cells: all of x and y, the kept levels; clipped.
   Moments moments(int64_t index) const;
 

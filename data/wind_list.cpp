@@ -79,13 +79,18 @@ class ListReader {
       BORA_CHECK(is_file(*path), "case '", c.name, "': there is no ", what, " file '", *path, "'");
     if (!group_.empty()) {
       c.listed_group = table_.cell(row, group_);
-      BORA_CHECK(!c.listed_group->empty(), "case '", c.name, "': column '", group_, "' is empty");
+      BORA_CHECK(!c.listed_group->empty(), "case '", c.name, "': column '", group_,
+                 "' is empty, wanted the name of the geometry (files.columns.group = \"\" takes it "
+                 "from the name of the case)");
       BORA_CHECK(has_no_control(*c.listed_group), "case '", c.name, "': column '", group_,
                  "' holds a control character");
     }
     if (!angle_.empty()) {
       const double angle = table_.number(row, angle_, std::numeric_limits<double>::quiet_NaN());
-      BORA_CHECK(!std::isnan(angle), "case '", c.name, "': column '", angle_, "' is empty");
+      BORA_CHECK(
+          !std::isnan(angle), "case '", c.name, "': column '", angle_,
+          "' is empty, wanted degrees (files.columns.angle = \"\" takes them from the name of "
+          "the case)");
       c.listed_angle_deg = angle;
     }
     if (!part_.empty()) {

@@ -85,8 +85,9 @@ int64_t rank_samples(const RunConfig& config, const apps::WindowPlan& plan) {
 
 int64_t queue_samples(const LoaderConfig& loader) { return loader_options(loader).queue_depth; }
 
-/// Sums over the ranks of each host, and what the host has free: the smallest figure of its ranks.
-std::vector<HostMemory> join_hosts(Collective& ranks, int64_t need, int64_t free,
+/// Sums over the ranks of each host, with what these share, and what the host has free: the
+/// smallest figure of its ranks.
+std::vector<HostMemory> join_hosts(Collective& ranks, int64_t need, int64_t shared, int64_t free,
                                    const std::string& reason) {
   const std::vector<std::string> all = ranks.all_gather_text(
       detail::join(host_name(), '\n', need, '\n', free, '\n', reason), "memory of the hosts");
@@ -104,6 +105,7 @@ std::vector<HostMemory> join_hosts(Collective& ranks, int64_t need, int64_t free
     const auto known = std::find_if(hosts.begin(), hosts.end(),
                                     [&](const HostMemory& k) { return k.host == h.host; });
     if (known == hosts.end()) {
+      h.need += shared;  // the same on all ranks
       hosts.push_back(h);
       continue;
     }
@@ -152,10 +154,10 @@ int64_t micro_steps_an_epoch(const apps::WindowPlan& plan) {
 }  // namespace
 
 int64_t RankMemory::tensors() const {
-  return state.total() + step + batch + (on_device ? 0 : queue + snapshot);
+  return state.total() + step + batch + (on_device ? 0 : queue + cache + snapshot);
 }
 int64_t RankMemory::host() const {
-  return program + (on_device ? queue + batch + snapshot : tensors());
+  return program + (on_device ? queue + cache + batch + snapshot : tensors());
 }
 int64_t RankMemory::device() const { return on_device ? tensors() : 0; }
 
@@ -200,11 +202,15 @@ DryRun dry_run(const Trainer::MakeTask& make_task, const RunConfig& config, Coll
   };
   count_samples();
   rank.snapshot = ranks.rank() == 0 ? rank.state.checkpoint() : 0;
+  const Task::CacheMemory cache = task->cache_memory();
+  rank.cache = cache.of_rank;
+  result.shared_cache = cache.of_host;
   rank.program = program_bytes();
 
   const FreeMemory host_free = free_now(cpu(), options), device_free = free_now(device, options);
   const auto places = [&] {
-    std::vector<HostMemory> all = join_hosts(ranks, rank.host(), host_free.bytes, host_free.reason);
+    std::vector<HostMemory> all =
+        join_hosts(ranks, rank.host(), result.shared_cache, host_free.bytes, host_free.reason);
     if (rank.on_device) {
       // The fullest device stands for all.
       const int64_t need = ranks.all_reduce(rank.device(), ReduceOp::max, "memory of the devices"),
@@ -300,7 +306,7 @@ std::string state_warning(nn::Module& model, const RunConfig& config, const apps
   const FreeMemory free = free_memory(device);
   std::vector<HostMemory> places;
   if (device == cpu())
-    places = join_hosts(ranks, need, free.bytes, free.reason);
+    places = join_hosts(ranks, need, 0, free.bytes, free.reason);
   else
     places = {{"each device", need, ranks.all_reduce(free.bytes, ReduceOp::min, "free on devices"),
                1, free.reason}};

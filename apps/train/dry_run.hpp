@@ -19,6 +19,7 @@ struct RankMemory {
   int64_t step_at_most = 0;  ///< the same where small passes do not tell it well
   int64_t batch = 0;     ///< the samples that are computed with, all copies of them on the device
   int64_t queue = 0;     ///< samples read ahead, on the host
+  int64_t cache = 0;     ///< files' values that this rank keeps, on the host
   int64_t snapshot = 0;  ///< rank 0: the copy of the state that a save writes from, on the host
   int64_t program = 0;   ///< on the host: what the process has without any tensor
   bool on_device = false;
@@ -41,6 +42,7 @@ struct DryRun {
   std::vector<std::string> lines;  ///< for people: the plan; on all ranks the same
   Verdict verdict = Verdict::fits;
   RankMemory rank;                 ///< of this rank
+  int64_t shared_cache = 0;        ///< files' values that the ranks of this host keep together
   std::vector<StepCost> measured;  ///< empty where the state alone does not fit
   double epoch_s = 0;              ///< an estimate; 0 where nothing was measured
 };

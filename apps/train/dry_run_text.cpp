@@ -85,6 +85,10 @@ void memory_lines(const PlanFacts& f, std::ostringstream& out) {
         << ": the passes were too small to see more than scratch for the weights)\n";
   row(join(f.samples, f.samples == 1 ? " sample" : " samples", " computed with"), m.batch);
   row("samples read ahead", m.queue, m.on_device ? "on the host" : "");
+  const std::string key = f.task.cache_memory().key;
+  row(key + ", full", m.cache, m.on_device ? "on the host" : "");
+  row(key + ", full", f.forecast.shared_cache,
+      f.n_ranks > 1 ? "on the host, once for its ranks" : "on the host, in /dev/shm");
   row("copy for a save", m.snapshot,
       join(f.n_ranks > 1 ? "rank 0 only; " : "", m.on_device ? "on the host; " : "",
            "twice where the disk is slower than the saves"));
@@ -116,6 +120,14 @@ void advice_lines(const PlanFacts& f, std::ostringstream& out) {
   const bool many = std::any_of(f.places.begin(), f.places.end(),
                                 [](const HostMemory& p) { return p.n_ranks > 1; });
   if (many) out << "  fewer ranks on a host, with more threads each\n";
+  const Task::CacheMemory cache = f.task.cache_memory();
+  if (const int64_t bytes = std::max(cache.of_rank, cache.of_host); bytes > 0) {
+    out << "  a smaller " << cache.key << ".limit_gib (now " << bytes_text(bytes)
+        << " when full), ";
+    if (cache.of_rank > 0 && many)
+      out << cache.key << ".kind=shared (one for the ranks of a host), ";
+    out << cache.key << ".kind=disk or none\n";
+  }
   if (f.forecast.rank.queue > f.forecast.rank.host() / 10)
     out << "  a smaller loader.queue (now " << bytes_text(f.forecast.rank.queue) << ")\n";
 }

@@ -145,6 +145,13 @@ class Task {
   /// Of the largest sample that training can read, as far as that is known without reading it; else
   /// 0x0x0: then cases are read to find out.
   virtual Dims3 largest_extents() const { return {}; }
+  /// What a cache of the samples' files takes of the host's memory when it is full.
+  struct CacheMemory {
+    int64_t of_rank = 0;  ///< each rank has its own
+    int64_t of_host = 0;  ///< one for the ranks of a host
+    std::string key;      ///< of its settings: "data.cache"
+  };
+  virtual CacheMemory cache_memory() const { return {}; }
   /// What a user could change for a run to need less memory, most useful first: "model.recompute".
   virtual std::vector<std::string> ways_to_less_memory() const { return {}; }
 

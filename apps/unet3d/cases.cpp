@@ -16,6 +16,17 @@ std::vector<std::string> names_of(const data::Dataset& part) {
   return names;
 }
 
+/// Empty where the file tells none.
+std::vector<double> level_heights(const std::string& path, const std::string& z) {
+  const data::hdf5::Lock lock;
+  const data::NetcdfFile file = data::NetcdfFile::open(path);
+  const data::Axis axis = file.axis(z);
+  if (!axis.centres.empty() || !file.has(z)) return axis.centres;
+  const data::VariableInfo info = file.info(z);
+  if (info.extents.size() != 1) return {};
+  return file.hdf5().open_dataset(z).read().to(DType::f64).to_vector<double>();
+}
+
 }  // namespace
 
 Cases::Cases(const data::WindConfig& config, const data::SplitConfig& split_config,
@@ -30,13 +41,10 @@ Cases::Cases(const data::WindConfig& config, const data::SplitConfig& split_conf
 }
 
 void Cases::fit(Collective& ranks) {
-  dataset_->normaliser().fit(
-      training_->indices(),
-      [&](int64_t index) {
+  dataset_->fit_normaliser(
+      training_->indices(), ranks, {.may_go_on = [] {
         apps::leave_if_told("reading the training cases for their mean and spread");
-        return dataset_->moments(index);
-      },
-      ranks);
+      }});
 }
 
 const data::Dataset& Cases::part(const std::string& name) const {
@@ -65,19 +73,20 @@ std::string Cases::describe() const {
                       " m/s, sigma ", s.sigma, " m/s");
 }
 
-std::vector<double> Cases::heights(const data::Sample& sample) const {
+std::optional<std::vector<double>> Cases::heights(const data::Sample& sample) const {
   const data::WindCase& files = dataset_->at(sample.index);
   const std::string& z = dataset_->config().files.axes.at(2);
-  const data::Axis axis = data::NetcdfFile::open(files.mask_path).axis(z);
-  BORA_CHECK(static_cast<int64_t>(axis.centres.size()) == files.grid.w, files.mask_path,
-             ": coordinate '", z, "' has ", axis.centres.size(), " heights for ", files.grid.w,
-             " levels; the regions of an evaluation need them");
+  const std::vector<double> centres = level_heights(files.mask_path, z);
+  if (centres.empty()) return std::nullopt;
+  BORA_CHECK(static_cast<int64_t>(centres.size()) == files.grid.w, "'", files.mask_path, "': '", z,
+             "' has ", centres.size(), " heights, wanted one for each of the ", files.grid.w,
+             " levels, in metres");
   std::vector<double> heights(static_cast<size_t>(sample.window.shape.w),
                               std::numeric_limits<double>::infinity());
   for (int64_t k = 0; k < sample.window.shape.w; ++k) {
     const int64_t level = sample.window.begin.w + k;
     if (level >= 0 && level < files.grid.w)
-      heights[static_cast<size_t>(k)] = axis.centres[static_cast<size_t>(level)];
+      heights[static_cast<size_t>(k)] = centres[static_cast<size_t>(level)];
   }
   return heights;
 }

@@ -40,8 +40,11 @@ class Cases {
   /// One line: how many cases, where, how split and scaled.
   std::string describe() const;
 
-  /// Heights in metres of the sample's levels, from its file; infinite for levels of padding.
-  std::vector<double> heights(const data::Sample& sample) const;
+  /// Heights in metres of the sample's levels, infinite for levels of padding: the file's
+  /// coordinate of the third axis, or in an HDF5 file without names a data set of that name ("z")
+  /// with a number for each level.  None where the file has neither.  Throws Error for another
+  /// number.
+  std::optional<std::vector<double>> heights(const data::Sample& sample) const;
 
   /// The normalisation, and the names of each part for the record.
   void state(StateVisitor& visitor);

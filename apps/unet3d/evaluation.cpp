@@ -176,13 +176,19 @@ Evaluation evaluate(TrainedModel& trained, const EvaluationTask& task, Collectiv
 
   Evaluation out;
   Table table(n, n_predictors);
+  int64_t n_without_heights = 0;
   work_apart(ranks, "evaluation", [&](Pulse& pulse) {
     for (const int64_t i : share(n, ranks)) {
       const ScoredField scored =
           score_field(trained, task, index_among_all(*task.part, i), [&] { pulse.beat(); });
       const data::Sample& sample = scored.sample;
-      const auto masks =
-          region_masks(sample.region, building_cells(sample), task.cases->heights(sample));
+      // Without heights no cell is known to be low: that region is empty.
+      std::optional<std::vector<double>> heights = task.cases->heights(sample);
+      if (!heights) {
+        ++n_without_heights;
+        heights.emplace(static_cast<size_t>(sample.region.size(2)), INFINITY);
+      }
+      const auto masks = region_masks(sample.region, building_cells(sample), *heights);
       std::vector<Tensor> fields{scored.field};
       if (fit)
         for (Tensor& t : fit->fields_of(shape_of(scored.target))) fields.push_back(std::move(t));
@@ -195,6 +201,13 @@ Evaluation evaluate(TrainedModel& trained, const EvaluationTask& task, Collectiv
     }
   });
   table.join(ranks);
+  n_without_heights = ranks.all_reduce(n_without_heights, ReduceOp::sum, "cases without heights");
+  if (n_without_heights > 0 && ranks.rank() == 0)
+    log_warn(n_without_heights, " of ", n, " cases do not tell the heights of their levels: they ",
+             "have no cell in the region ", kRegionNames[1], ". Wanted a coordinate '",
+             task.cases->all().config().files.axes.at(2),
+             "' in metres in the mask's file, or in an HDF5 file a data set of that name with one "
+             "number a level");
 
   out.windows =
       plan_field(*task.config, trained, task.cases->all().at(index_among_all(*task.part, 0)).grid)

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "apps/common/stop.hpp"
 #include "apps/common/text.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
 #include "data/chunk_shape.hpp"
@@ -33,7 +34,12 @@ SegmentationCases::SegmentationCases(const data::VolumesConfig& volumes,
   if (normaliser) dataset_->normaliser() = *normaliser;
 }
 
-void SegmentationCases::fit(Collective& ranks) { dataset_->fit_normaliser(split_.train, ranks); }
+void SegmentationCases::fit(Collective& ranks) {
+  dataset_->fit_normaliser(
+      split_.train, ranks, {.may_go_on = [] {
+        apps::leave_if_told("reading the training cases for their mean and spread");
+      }});
+}
 
 std::vector<int64_t> SegmentationCases::part(const std::string& name) const {
   if (name == "training") return split_.train;

@@ -218,6 +218,13 @@ std::string SegmentationTask::why_not_captured() const {
 
 int64_t SegmentationTask::smallest_extent() const { return smallest_sample(*model_); }
 
+train::Task::CacheMemory SegmentationTask::cache_memory() const {
+  const data::VolumeCache* cache = cases_->all().cache();
+  if (cache == nullptr) return {};
+  const data::VolumeCache::Memory memory = cache->memory();
+  return {memory.of_rank, memory.of_host, "volumes.cache"};
+}
+
 std::vector<std::string> SegmentationTask::ways_to_less_memory() const {
   std::vector<std::string> ways;
   if (!config().model.recompute)
@@ -232,6 +239,8 @@ std::vector<std::string> SegmentationTask::describe() const {
   const SegmentationConfig& s = config().segmentation;
   std::vector<std::string> lines = task_lines(config());
   for (std::string& line : cases_->describe()) lines.push_back(std::move(line));
+  if (const data::VolumeCache* cache = cases_->all().cache())
+    lines.push_back("volumes.cache: " + cache->describe());
   lines.push_back(detail::join("loss: ", s.dice_weight, " * (1 - soft Dice",
                                s.include_background ? "" : " without background", ") + ",
                                s.cross_entropy_weight, " * cross-entropy; best.h5 by ",

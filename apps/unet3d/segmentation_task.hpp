@@ -45,6 +45,7 @@ class SegmentationTask final : public train::ConfiguredTask<Config> {
   std::string why_not_captured() const override;
   int64_t smallest_extent() const override;
   Dims3 largest_extents() const override { return cases_->largest_patch(); }
+  CacheMemory cache_memory() const override;
   std::vector<std::string> ways_to_less_memory() const override;
   std::vector<std::string> describe() const override;
   std::vector<std::string> warnings(int n_ranks) const override;

@@ -169,6 +169,13 @@ Dims3 WindTask::largest_extents() const {
   return largest;
 }
 
+train::Task::CacheMemory WindTask::cache_memory() const {
+  const data::VolumeCache* cache = cases_->all().cache();
+  if (cache == nullptr) return {};
+  const data::VolumeCache::Memory memory = cache->memory();
+  return {memory.of_rank, memory.of_host, "data.cache"};
+}
+
 std::vector<std::string> WindTask::ways_to_less_memory() const {
   std::vector<std::string> ways;
   if (!config().model.recompute)

@@ -147,6 +147,44 @@ TEST_F(DryRunTest, ActivationsThatDoNotFitAreForetold) {
       tight, ranks->size() == 1 ? ": tight" : detail::join(", ", ranks->size(), " ranks: ")));
 }
 
+// Each rank's own copy of the data, or one for the ranks of a host, as they are in memory: 57 pairs
+// of 64 x 64 x 16 cells of 4 bytes.
+TEST_F(DryRunTest, CountsWhatACacheHoldsWhenItIsFull) {
+  constexpr int64_t kData = int64_t{57} * 2 * 64 * 64 * 16 * 4;
+  const std::string small = "model.levels = 3\nmodel.base = 4\ndata.shape = '32x32x16'\n";
+  const train::DryRunOptions much{.probe = {.budget_s = 0}, .free_bytes = int64_t{64} << 30};
+  // What the program takes beside its tensors grows with what it has done: looked at just before.
+  const auto need = [&](const DryRun& run) {
+    return ranks->all_reduce(run.rank.host(), ReduceOp::sum, "need");
+  };
+  const DryRun none = forecast(config(small), much);
+  EXPECT_EQ(none.rank.cache + none.shared_cache, 0);
+  const struct {
+    const char* kind;
+    int64_t of_rank, of_host;
+  } kKinds[] = {{"ram", kData, 0}, {"shared", 0, kData}, {"disk", 0, 0}};
+  for (const auto& k : kKinds) {
+    const std::string more =
+        small + "data.cache.kind = '" + k.kind + "'\ndata.cache.folder = '" + folder + "/cache'\n";
+    const DryRun run = forecast(config(more), much);
+    EXPECT_EQ(run.rank.cache, k.of_rank) << k.kind;
+    EXPECT_EQ(run.shared_cache, k.of_host) << k.kind;
+    EXPECT_EQ(has_line(run, "  data.cache, full "), k.of_rank + k.of_host > 0) << k.kind;
+    const DryRun little = forecast(config(more + "data.cache.limit_gib = 0.01\n"), much);
+    EXPECT_EQ(little.rank.cache, k.of_rank > 0 ? 10737418 : 0) << k.kind;
+    EXPECT_EQ(little.shared_cache, k.of_host > 0 ? 10737418 : 0) << k.kind;
+    if (k.of_rank + k.of_host == 0) continue;
+    // Room for half of it is not enough; without a cache it is.
+    train::DryRunOptions half = much;
+    const int64_t more_bytes = k.of_host + ranks->size() * k.of_rank;
+    half.free_bytes = need(forecast(config(small), much)) + more_bytes / 2;
+    EXPECT_NE(forecast(config(small), half).verdict, Verdict::does_not_fit) << k.kind;
+    const DryRun not_so = forecast(config(more), half);
+    EXPECT_EQ(not_so.verdict, Verdict::does_not_fit) << k.kind;
+    EXPECT_TRUE(has_line(not_so, "a smaller data.cache.limit_gib (now 28.5 MiB when full)"));
+  }
+}
+
 TEST_F(DryRunTest, ChecksTheOutputFolderAndLeavesIt) {
   const Config c = config("model.levels = 3\nmodel.base = 4\ndata.shape = '32x32x16'\n");
   EXPECT_TRUE(has_line(forecast(c), "(to be made)"));

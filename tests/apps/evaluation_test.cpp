@@ -6,17 +6,20 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "apps/unet3d/trivial.hpp"
 #include "comm/communicator.hpp"
+#include "data/netcdf.hpp"
 #include "data/synthetic.hpp"
 #include "tests/data/pipeline_support.hpp"
 
 namespace bora::unet3d {
 namespace {
 
+using data::test::message_of;
 using data::test::read_file;
 using data::test::TempFolder;
 using ::testing::ElementsAre;
@@ -150,6 +153,61 @@ TEST_F(EvaluationTest, CasesOfDifferentShapesHaveNoMeanField) {
   const Score& mean = row(e, "pooled", "domain_mean", "all");
   EXPECT_LT(profile.sums.square, mean.sums.square);
   EXPECT_THROW(row(e, "pooled", "mean_field", "all"), Error);
+}
+
+// HDF5 cases, whose axes have no names: a data set "z" tells the heights; without it no cell is
+// low.
+TEST_F(EvaluationTest, Hdf5CasesAreScoredWithAndWithoutHeights) {
+  const Evaluation pairs = run();
+  const data::WindConfig pairs_config = trained_.config.data;
+  std::filesystem::create_directories(folder_.file("h5"));
+  for (const bool with_z : {true, false}) {
+    for (const data::WindCase& c : find_wind_files(pairs_config).cases) {
+      data::hdf5::File out = data::hdf5::File::create(folder_.file("h5/" + c.name + ".h5"));
+      const auto mask = data::NetcdfFile::open(c.mask_path);
+      out.write_dataset("raw", mask.read("building_mask", {"x", "y", "z"}, {}));
+      out.write_dataset(
+          "label", data::NetcdfFile::open(c.wind_path).read("wind_speed", {"x", "y", "z"}, {}));
+      const std::vector<double> z = mask.axis("z").centres;
+      if (with_z) out.write_dataset("z", Tensor::from(Shape{6}, z));
+      out.close();
+    }
+    data::WindFilesConfig& files = trained_.config.data.files;
+    files.wind_folder = files.mask_folder = "h5";
+    files.wind_suffix = files.mask_suffix = ".h5";
+    files.mask_variable = "raw";
+    files.wind_variable = "label";
+    files.order = "xyz";
+    ::testing::internal::CaptureStderr();
+    const Evaluation e = run();
+    const std::string told = ::testing::internal::GetCapturedStderr();
+    ASSERT_EQ(e.scores.size(), pairs.scores.size());
+    for (size_t i = 0; i < e.scores.size(); ++i) {
+      const bool is_low = e.scores[i].region == "z<=20m";
+      EXPECT_EQ(e.scores[i].sums.count, is_low && !with_z ? 0 : pairs.scores[i].sums.count);
+      if (is_low && !with_z) continue;
+      EXPECT_EQ(e.scores[i].sums.square, pairs.scores[i].sums.square);
+    }
+    if (with_z) {
+      EXPECT_EQ(told.find("heights"), told.npos) << told;
+    } else {
+      EXPECT_THAT(told,
+                  HasSubstr("6 of 6 cases do not tell the heights of their levels: they have "
+                            "no cell in the region z<=20m. Wanted a coordinate 'z' in metres"));
+    }
+  }
+  // Another number of heights than levels is a mistake.
+  const std::string first = folder_.file("h5/" + cases_->test().name(0) + ".h5");
+  {
+    const data::hdf5::Lock lock;
+    data::hdf5::File out = data::hdf5::File::create(first);
+    out.write_dataset("raw", Tensor::full(Shape{12, 10, 6}, 1, DType::f32));
+    out.write_dataset("label", Tensor::zeros(Shape{12, 10, 6}, DType::f32));
+    out.write_dataset("z", Tensor::zeros(Shape{5}, DType::f32));
+    out.close();
+  }
+  EXPECT_THAT(message_of([&] { run(); }),
+              HasSubstr("'" + first + "': 'z' has 5 heights, wanted one for each of the 6 levels"));
 }
 
 TEST(TrivialPredictors, OfLevelsAreTheProfileWhateverTheShape) {

@@ -154,6 +154,35 @@ TEST(Convert, NetcdfKeepsDimensionsCoordinatesPackingAndAttributes) {
   EXPECT_EQ(b.hdf5().open_dataset("speed").storage().deflate, 1);
 }
 
+// Nothing is lost in silence: what the new file could not hold is refused by name.
+TEST(Convert, WhatCannotBeKeptOfANetcdfFileIsNamed) {
+  TempFolder folder;
+  const std::string in = folder.file("in.nc"), out = folder.file("out.nc");
+  {
+    NetcdfWriter w(in);
+    for (const char* name : {"x", "y", "z"}) w.dimension(name, 4);
+    w.variable("speed", {"x", "y", "z"}, counted({4, 4, 4}, 9));
+    w.variable("map", {"x", "y"}, counted({4, 4}, 9));
+    w.close();
+  }
+  const ConvertOptions options{.patch = {4, 4, 4}, .threads = 1, .codec = {}, .verify = true};
+  const auto refusal = [&](const std::string& variable) {
+    return message_of([&] { convert_netcdf(in, variable, out, options); });
+  };
+  EXPECT_THAT(refusal("map"), AllOf(HasSubstr("converting '" + in + "' to '" + out + "'"),
+                                    HasSubstr("variable 'map' has 2 dimensions, wanted 3")));
+  EXPECT_THAT(refusal("speed"), HasSubstr("variable 'map' of 2 dimensions would be lost; convert "
+                                          "files of one field"));
+  EXPECT_THAT(refusal("none"), HasSubstr("has no variable 'none'; it has 'map', 'speed'"));
+  {
+    hdf5::File file = hdf5::File::create(in);
+    file.create_dataset("speed", Shape{4, 4, 4}, "i32", {}).write(counted({4, 4, 4}, 9));
+    file.close();
+  }
+  EXPECT_THAT(refusal("speed"), HasSubstr("axis 0 of 'speed' has no name"));
+  EXPECT_EQ(folder.n_files(), 1);  // nothing is left of a refused one
+}
+
 TEST(Convert, CodecsAreMeasuredOnTheDataAndChosenByTheStorage) {
   TempFolder folder;
   const std::string in = folder.file("in.h5");

@@ -258,13 +258,20 @@ TEST_P(LoaderThreads, PassOnALackOfMemory) {
 }
 
 TEST(Loader, RefusesWhatCannotBe) {
-  EXPECT_THROW(checked(LoaderOptions{.timeout_s = -1}), UsageError);
-  EXPECT_THROW(checked(LoaderOptions{.tell_s = 0}), UsageError);
-  EXPECT_THROW(checked(LoaderOptions{.n_threads = -1}), UsageError);
-  EXPECT_THROW(checked(LoaderOptions{.n_threads = 1000}), UsageError);
-  EXPECT_THROW(checked(LoaderOptions{.n_threads = 1, .queue_depth = -2}), UsageError);
-  EXPECT_THROW(checked(LoaderOptions{.n_threads = 0, .queue_depth = 2}), UsageError);
-  EXPECT_THROW(checked(LoaderOptions{.n_threads = 4, .queue_depth = 2}), UsageError);
+  const struct {
+    LoaderOptions options;
+    const char* words;
+  } kRefused[] = {
+      {{.timeout_s = -1}, "timeout_s must not be negative, tell_s must be positive, got -1 and "},
+      {{.tell_s = 0}, "tell_s must be positive, got "},
+      {{.n_threads = -1}, "n_threads must be in [0, 256], got -1"},
+      {{.n_threads = 1000}, "n_threads must be in [0, 256], got 1000"},
+      {{.n_threads = 1, .queue_depth = -2}, "queue_depth must not be negative, got -2"},
+      {{.n_threads = 0, .queue_depth = 2}, "queue_depth is 2, but there are no threads to fill"},
+      {{.n_threads = 4, .queue_depth = 2}, "queue_depth 2 keeps some of the 4 threads idle"}};
+  for (const auto& refused : kRefused)
+    EXPECT_THAT(message_of<UsageError>([&] { checked(refused.options); }),
+                HasSubstr(refused.words));
   EXPECT_EQ(checked(LoaderOptions{.n_threads = 3}).queue_depth, 6);
   EXPECT_THROW(Loader<int>({.n_threads = 1}, nullptr), Error);
 }

@@ -146,20 +146,18 @@ TEST(Preflight, AReadOutsideOfItIsBoundedToo) {
   const auto left = std::make_shared<std::promise<void>>();
   const PreflightItem item{"case 7", {"/far/away/hangs.nc", ""}};
   EXPECT_THAT(message_of([&] {
-                detail::read_bounded(
-                    "statistics of", item, 1 << 20,
-                    [gate, left] {
-                      gate->get_future().wait();
-                      left->set_value();
-                    },
-                    0.2);
+                detail::read_bounded("statistics of", item, 1 << 20,
+                                     [gate, left] {
+                                       gate->get_future().wait();
+                                       left->set_value();
+                                     },
+                                     {.silence_s = 0.2});
               }),
               AllOf(HasSubstr("no answer"), HasSubstr("case 'case 7' '/far/away/hangs.nc'")));
   gate->set_value();
   left->get_future().wait();
   int n = 0;
-  detail::read_bounded(
-      "statistics of", item, 0, [&n] { ++n; }, 0.2);
+  detail::read_bounded("statistics of", item, 0, [&n] { ++n; }, {.silence_s = 0.2});
   EXPECT_EQ(n, 1);
   EXPECT_EQ(message_of([&] {
               detail::read_bounded("statistics of", item, 0, [] { throw Error("it is damaged"); });

@@ -327,8 +327,8 @@ TEST_F(VolumeCasesTest, CasesOfOneSetHaveAsManyChannels) {
   write_pair("b", places({4, 3, 2}), no_labels({4, 3, 2}));
   VolumesConfig config = pairs();
   config.order = "cxyz";
-  EXPECT_THAT(refusal(config),
-              AllOf(HasSubstr("b_image.h5' has 1 channel(s), '"), HasSubstr("a_image.h5' has 2")));
+  EXPECT_THAT(refusal(config), AllOf(HasSubstr("b_image.h5' has 1 channel(s), '"),
+                                     HasSubstr("a_image.h5' has 2, wanted as many")));
 }
 
 TEST_F(VolumeCasesTest, GroupsComeFromNamesByAPattern) {

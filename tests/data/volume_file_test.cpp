@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include <filesystem>
 
@@ -72,6 +73,49 @@ TEST(OpenVolume, WhatIsNoneOfThemIsToldByItsFirstBytes) {
                 open_volume({folder.file("pipe.nii"), {}, {}});
               }),
               HasSubstr("not a plain file"));
+}
+
+// What people give by mistake is told by the name of its format (row 88), packed by gzip or not.
+TEST(OpenVolume, ForeignFormatsAreToldByName) {
+  const struct {
+    std::string content;
+    const char* name;
+  } kForeign[] = {{{"II*\0\x08\0\0\0", 8}, "a TIFF picture"},
+                  {{"MM\0*\0\0\0\x08", 8}, "a TIFF picture"},
+                  {"\x89PNG\r\n\x1a\n", "a PNG picture"},
+                  {"PK\x03\x04", "a zip archive (as .npz)"},
+                  {"BZh91AY", "a bzip2 file"},
+                  {{"\xfd"
+                    "7zXZ\0",
+                    6},
+                   "an xz file"},
+                  {"\x28\xb5\x2f\xfd", "a zstd file"},
+                  {std::string(128, '\0') + "DICM", "a DICOM file"},
+                  {"NRRD0005\n", "an NRRD file"},
+                  {"ObjectType = Image\n", "a MetaImage header"},
+                  {"MATLAB 5.0 MAT-file", "a MATLAB file before 7.3"},
+                  {"%PDF-1.7", "a PDF"},
+                  {"version https://git-lfs.github.com/spec/v1\n",
+                   "a pointer of Git LFS, whose file was not fetched"}};
+  const TempFolder folder;
+  for (const auto& foreign : kForeign) {
+    const std::string plain = folder.file("scan.nii"), packed = folder.file("scan.nii.gz");
+    write_file(plain, foreign.content);
+    EXPECT_THAT(message_of([&] {
+                  open_volume({plain, {}, {}});
+                }),
+                HasSubstr("reading '" + plain + "': this is " + foreign.name +
+                          ", wanted NIfTI, NetCDF-4, HDF5 or .npy"));
+    const gzFile out = ::gzopen(packed.c_str(), "wb");
+    ASSERT_EQ(::gzwrite(out, foreign.content.data(), static_cast<unsigned>(foreign.content.size())),
+              static_cast<int>(foreign.content.size()));
+    ASSERT_EQ(::gzclose(out), Z_OK);
+    EXPECT_THAT(message_of([&] {
+                  open_volume({packed, {}, {}});
+                }),
+                HasSubstr("reading '" + packed + "': this is " + foreign.name +
+                          " inside gzip, wanted NIfTI, NetCDF-4, HDF5 or .npy"));
+  }
 }
 
 }  // namespace

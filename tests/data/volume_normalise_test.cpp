@@ -9,6 +9,7 @@
 #include "comm/communicator.hpp"
 #include "data/checkpoint.hpp"
 #include "data/volume_read.hpp"
+#include "tests/data/held_lock.hpp"
 #include "tests/data/volume_fixture.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -133,6 +134,37 @@ TEST_F(VolumeNormaliseTest, StatisticsAreThoseOfTheBoxNotOfThePatchOrTheFile) {
   const VolumeDataset data(config);
   for (uint64_t k = 0; k < 20; ++k)
     EXPECT_EQ(std::abs(data.read(0, WindowChoice::random({1, k})).input.data<float>()[0]), 1);
+}
+
+TEST_F(VolumeNormaliseTest, ModesThatThereAreNotAreNamed) {
+  VolumesConfig config = one({1, 3});
+  config.normalisation = "minmax";
+  EXPECT_THAT(
+      message_of([&] { VolumeDataset data(config); }),
+      HasSubstr("volumes.normalisation is 'minmax', wanted none, global, zscore, percentile "
+                "or fixed"));
+}
+
+// A file that does not answer ends the fit, and is named; so does a signal while it is waited for.
+TEST_F(VolumeNormaliseTest, AFitIsBoundedInTime) {
+  VolumesConfig config = one({1, 3});
+  config.normalisation = "global";
+  config.preflight = "headers";
+  VolumeDataset data(config);
+  const auto self = make_self_communicator();
+  {
+    const HeldLock hangs;
+    EXPECT_THAT(message_of([&] { data.fit_normaliser({0}, *self, {.silence_s = 0.05}); }),
+                AllOf(HasSubstr("no answer for a long time from the file system"),
+                      HasSubstr(root + "/a_image.h5'")));
+    EXPECT_THAT(message_of([&] {
+                  data.fit_normaliser({0}, *self,
+                                      {.may_go_on = [] { throw Error("told to stop"); }});
+                }),
+                HasSubstr("told to stop"));
+  }
+  data.fit_normaliser({0}, *self);
+  EXPECT_EQ(data.normaliser().moments()[0].mean, 2);
 }
 
 TEST_F(VolumeNormaliseTest, GlobalNeedsAFitAndIsSaved) {

@@ -26,7 +26,16 @@ TEST(VolumesConfig, WhatCannotBeIsRefusedByItsKey) {
   EXPECT_THAT(refusal([](auto& c) { c.root = ""; }), HasSubstr("volumes.root is not set"));
   EXPECT_THAT(refusal([](auto& c) { c.classes = {"one"}; }),
               HasSubstr("volumes.classes has 1 name(s), wanted 2 to 254"));
-  EXPECT_THAT(refusal([](auto& c) { c.classes = {"a", "a"}; }), HasSubstr("a name twice"));
+  EXPECT_THAT(refusal([](auto& c) {
+                c.classes = {"a", "b", "a"};
+              }),
+              HasSubstr("volumes.classes has the name 'a' twice"));
+  EXPECT_THAT(refusal([](auto& c) { c.classes.assign(255, "x"); }),
+              HasSubstr("volumes.classes has 255 name(s), wanted 2 to 254"));
+  EXPECT_THAT(refusal([](auto& c) { c.image_suffix = ""; }),
+              HasSubstr("volumes.image_suffix is empty: wanted the end of the names"));
+  EXPECT_THAT(refusal([](auto& c) { c.label_suffix = ""; }),
+              HasSubstr("volumes.label_suffix is empty"));
   EXPECT_THAT(refusal([](auto& c) { c.label_map = {"7"}; }),
               HasSubstr("volumes.label_map: '7' has no colon"));
   EXPECT_THAT(refusal([](auto& c) { c.label_map = {"x:1"}; }),
@@ -43,9 +52,18 @@ TEST(VolumesConfig, WhatCannotBeIsRefusedByItsKey) {
   EXPECT_THAT(refusal([](auto& c) { c.label_suffix = c.image_suffix, c.label_variable = "raw"; }),
               HasSubstr("image and label are the same variable 'raw'"));
   EXPECT_THAT(refusal([](auto& c) { c.normalisation = "percentile", c.percentiles = {5}; }),
-              HasSubstr("volumes.percentiles wants two numbers"));
+              HasSubstr("volumes.percentiles has 1 numbers; wanted the lowest and the highest"));
+  EXPECT_THAT(refusal([](auto& c) {
+                c.normalisation = "percentile", c.percentiles = {99, 1};
+              }),
+              HasSubstr("volumes.percentiles has 2 numbers, the larger first"));
   EXPECT_THAT(refusal([](auto& c) { c.normalisation = "fixed"; }),
-              HasSubstr("wants volumes.fixed_mean and volumes.fixed_sigma"));
+              AllOf(HasSubstr("wants volumes.fixed_mean and volumes.fixed_sigma"),
+                    HasSubstr("they have 0 and 0")));
+  EXPECT_THAT(refusal([](auto& c) {
+                c.normalisation = "fixed", c.fixed_mean = {1, 2}, c.fixed_sigma = {1};
+              }),
+              HasSubstr("they have 2 and 1"));
   EXPECT_THAT(refusal([](auto& c) { c.order = "xyy"; }), HasSubstr("volumes.order is 'xyy'"));
 }
 

@@ -155,7 +155,9 @@ TEST_F(WindFilesTest, WrongVariableAndDimensionsAreListed) {
   rewrite(wind("0VF1"), {"x", "y", "z"}, Tensor::zeros(Shape{6, 5, 3}, DType::f32));
   EXPECT_THAT(refusal(), AllOf(HasSubstr("6x5x3"), HasSubstr("its mask"), HasSubstr("6x5x4")));
   rewrite(wind("0VF1"), {"x", "y", "z"}, values, "wind_speed", 0.0f);
-  EXPECT_THAT(refusal(), HasSubstr("different coordinates 'x'"));
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("different coordinates 'x': 0 and 2.5 at cell 0, wanted the same"),
+                    HasSubstr(mask("0VF1"))));
 }
 
 TEST_F(WindFilesTest, AnotherOrderOfDimensionsIsTaken) {
@@ -188,9 +190,18 @@ TEST_F(WindFilesTest, SettingsThatCannotBeAreUsageErrors) {
   };
   EXPECT_THAT(refused([](WindConfig& c) { c.root.clear(); }), HasSubstr("root is not set"));
   EXPECT_THAT(refused([](WindConfig& c) { c.files.axes = {"x"}; }), HasSubstr("files.axes has 1"));
-  EXPECT_THAT(refused([](WindConfig& c) { c.files.mask_open = -1; }), HasSubstr("are equal"));
-  EXPECT_THAT(refused([](WindConfig& c) { c.clip = {10, -1}; }), HasSubstr("clip"));
-  EXPECT_THAT(refused([](WindConfig& c) { c.normalisation = "minmax"; }), HasSubstr("minmax"));
+  EXPECT_THAT(refused([](WindConfig& c) { c.files.mask_open = -1; }),
+              HasSubstr("files.mask_building and files.mask_open are equal, -1"));
+  EXPECT_THAT(refused([](WindConfig& c) {
+                c.clip = {10, -1};
+              }),
+              HasSubstr("clip wants two numbers, the lower first, or none; it has 2: 10, -1"));
+  EXPECT_THAT(refused([](WindConfig& c) { c.files.range = {3}; }),
+              HasSubstr("files.range wants two numbers, the lower first, or none; it has 1"));
+  EXPECT_THAT(refused([](WindConfig& c) { c.files.preflight = "some"; }),
+              HasSubstr("preflight 'some', wanted auto, full or headers"));
+  EXPECT_THAT(refused([](WindConfig& c) { c.normalisation = "minmax"; }),
+              HasSubstr("normalisation 'minmax', wanted global, per_sample or none"));
   EXPECT_THAT(refused([](WindConfig& c) { c.files.layout_pattern = "VF"; }),
               HasSubstr("layout_pattern 'VF' has 0 groups"));
   EXPECT_THAT(refused([](WindConfig& c) { c.files.layout_pattern = "("; }),

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "comm/communicator.hpp"
+#include "tests/data/held_lock.hpp"
 #include "tests/data/wind_fixture.hpp"
 
 namespace bora::data::test {
@@ -77,6 +79,21 @@ TEST_F(WindValuesTest, InfiniteWindIsRefused) {
   EXPECT_THAT(message_of([&] { WindDataset(config_).read(0, WindowChoice::centred()); }),
               AllOf(HasSubstr(wind("0VF1")),
                     HasSubstr("values are infinite, the first at cell (0, 0, 5)")));
+}
+
+// What the pre-flight has not read is read by the fit: a file that does not answer is named.
+TEST_F(WindValuesTest, AFitIsBoundedInTime) {
+  config_.normalisation = "global";
+  WindDataset data(config_);
+  const auto self = make_self_communicator();
+  {
+    const HeldLock hangs;
+    EXPECT_THAT(message_of([&] { data.fit_normaliser({0}, *self, {.silence_s = 0.05}); }),
+                AllOf(HasSubstr("no answer for a long time from the file system"),
+                      HasSubstr(wind("0VF1")), HasSubstr(mask("0VF1"))));
+  }
+  data.fit_normaliser({0}, *self);
+  EXPECT_TRUE(data.normaliser().is_ready());
 }
 
 TEST_F(WindValuesTest, AVanishedFileIsNamed) {
