@@ -138,6 +138,12 @@ void detail::note_holder(const std::string& file) {
   holder().file = file;
 }
 
+bool detail::holds_lock() { return lock_depth() > 0; }
+
+void detail::require_lock(const char* call) {
+  BORA_CHECK(holds_lock(), "hdf5: a call of the library without the Lock: ", call);
+}
+
 detail::Unlocked::Unlocked() : depth_(std::exchange(lock_depth(), 0)) {
   if (depth_ > 0) holder().since_s = -1;
   for (int i = 0; i < depth_; ++i) library_mutex().unlock();

@@ -134,9 +134,12 @@ Tensor VolumeCache::read_whole_and_cut(size_t field, const Dims3& begin, const D
                "' gives ", whole.shape(), " ", whole.dtype(), ", its look at the start said ",
                shape_of(f, f.count), " ", f.type);
     require_unchanged(f.path, f.stamp);  // not while it was read, either
+    // Before it is kept: if there is no memory for the box, the field is dropped, which may wipe
+    // what others would read by then.
+    Tensor box = cut(f, whole.raw(), begin, count);
     store_->put(place_[field], whole);
     ++n_kept_;
-    return cut(f, whole.raw(), begin, count);
+    return box;
   } catch (const std::exception& e) {
     store_->drop(place_[field]);
     // What is wrong elsewhere in the file, or with the store, is no reason to do without these
