@@ -3,10 +3,11 @@
 //
 // <hash of the field>-<hash of its file's state>.boracache: a page of text (which field, of which
 // state of its file, how many bytes, their checksum), then the values, as they lie in memory.
+// Read by pread: a mapping would end the program (SIGBUS) where the disk fails, or where somebody
+// cuts the file.
 // Written under a temporary name and renamed, so several ranks and jobs may share a folder.  Not
 // synced to the disk: after a power cut the checksum tells.
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,7 +34,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSuffix = ".boracache";
-constexpr int64_t kHeaderBytes = 4096;  // a page: the values behind it can be mapped
+constexpr int64_t kHeaderBytes = 4096;
+constexpr int64_t kPiece = int64_t{4} << 20;  // of a file that is read or written at once
 
 /// FNV-1a, 64 bits: for names only, the header has the whole text.
 std::string hash_of(const std::string& text) {
@@ -100,38 +102,28 @@ class DiskStore final : public CacheStore {
                             [](const std::string& name) { return name.ends_with(kSuffix); });
     remove_outdated();
   }
-  ~DiskStore() override {
-    for (size_t i = 0; i < slots_.size(); ++i)
-      if (slots_[i].map != nullptr) ::munmap(slots_[i].map, mapped_bytes(i));
-  }
   DiskStore(const DiskStore&) = delete;
   DiskStore& operator=(const DiskStore&) = delete;
 
-  std::shared_ptr<const void> find(size_t field) override {
-    Slot& slot = slots_[field];
+  bool read(size_t field, const CacheBox& box, void* to) override {
+    std::atomic<State>& state = slots_[field];
     State open = State::open;
     // The first look of this process at what an earlier run or another rank has left.
-    if (slot.state.load(std::memory_order_acquire) == State::open &&
+    if (state.load(std::memory_order_acquire) == State::open &&
         ::access(path(field).c_str(), F_OK) == 0 &&
-        slot.state.compare_exchange_strong(open, State::taken))
-      slot.state.store(map_checked(field) ? State::kept : State::open, std::memory_order_release);
-    if (slot.state.load(std::memory_order_acquire) != State::kept) return nullptr;
-    // Behind the end of a file that somebody has cut, the mapping would end the program (SIGBUS).
-    // One that was removed is still whole here.
-    struct stat s {};
-    if (::stat(path(field).c_str(), &s) == 0 &&
-        s.st_size != static_cast<off_t>(mapped_bytes(field))) {
-      State kept = State::kept;
-      if (slot.state.compare_exchange_strong(kept, State::refused))
-        log_warn("cache: '", path(field), "' is not used any more: it was cut to ", s.st_size,
-                 " bytes, wanted ", mapped_bytes(field));
-      return nullptr;
-    }
-    return {std::shared_ptr<void>(), static_cast<const char*>(slot.map) + kHeaderBytes};
+        state.compare_exchange_strong(open, State::taken))
+      state.store(is_whole(field) ? State::kept : State::open, std::memory_order_release);
+    if (state.load(std::memory_order_acquire) != State::kept) return false;
+    const std::string wrong = read_box(field, box, static_cast<char*>(to));
+    if (wrong.empty()) return true;
+    State kept = State::kept;
+    if (state.compare_exchange_strong(kept, State::refused))
+      log_warn("cache: '", path(field), "' is not used any more: ", wrong);
+    return false;
   }
   bool claim(size_t field) override {
     State open = State::open;
-    return !full_ && slots_[field].state.compare_exchange_strong(open, State::taken);
+    return !full_ && slots_[field].compare_exchange_strong(open, State::taken);
   }
   void put(size_t field, const Tensor& whole) override {
     const std::string header =
@@ -159,29 +151,20 @@ class DiskStore final : public CacheStore {
     }
     if (::rename(temporary.c_str(), path(field).c_str()) != 0)
       fail("renaming to", path(field), errno);
-    const std::string wrong = map(field);
-    BORA_CHECK(wrong.empty(), "cache: '", path(field), "': ", wrong);
-    slots_[field].state.store(State::kept, std::memory_order_release);
+    slots_[field].store(State::kept, std::memory_order_release);
   }
-  void drop(size_t field) noexcept override { slots_[field].state = State::refused; }
+  void drop(size_t field) noexcept override { slots_[field] = State::refused; }
   int64_t bytes() const override { return bytes_in(folder_); }
   int64_t room_for(int64_t field_bytes) const override { return kHeaderBytes + field_bytes; }
   std::string where() const override { return "in '" + folder_ + "'"; }
 
  private:
   enum class State { open, taken, kept, refused };
-  struct Slot {
-    std::atomic<State> state{State::open};
-    void* map = nullptr;  // written by who has taken it, read by all once it is kept
-  };
-
   std::string path(size_t field) const {
     return bora::detail::join(folder_, "/", hash_of(keys_[field].field), "-",
                               hash_of(keys_[field].state), kSuffix);
   }
-  size_t mapped_bytes(size_t field) const {
-    return static_cast<size_t>(kHeaderBytes + bytes_[field]);
-  }
+  int64_t file_bytes(size_t field) const { return kHeaderBytes + bytes_[field]; }
   [[noreturn]] void fail(const char* what, const std::string& path, int code) {
     if (code == ENOSPC || code == EDQUOT) full_ = true;
     BORA_FAIL("cache: ", what, " '", path, "': ", std::strerror(code),
@@ -190,8 +173,7 @@ class DiskStore final : public CacheStore {
   void write(int fd, const void* data, int64_t bytes, int64_t at, const std::string& path) {
     const auto* from = static_cast<const char*>(data);
     while (bytes > 0) {
-      const int64_t piece = std::min(bytes, int64_t{64} << 20);
-      const ssize_t n = ::pwrite(fd, from, static_cast<size_t>(piece), at);
+      const ssize_t n = ::pwrite(fd, from, static_cast<size_t>(std::min(bytes, kPiece)), at);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) fail("writing", path, n < 0 ? errno : ENOSPC);
       from += n;
@@ -200,31 +182,63 @@ class DiskStore final : public CacheStore {
     }
   }
 
-  /// Empty, or why not.
-  std::string map(size_t field) {
-    const Fd file(::open(path(field).c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat s {};
-    if (file.fd < 0 || ::fstat(file.fd, &s) != 0) return std::strerror(errno);
-    const size_t bytes = mapped_bytes(field);
-    if (s.st_size != static_cast<off_t>(bytes))
-      return bora::detail::join("damaged: ", s.st_size, " bytes, wanted ", bytes);
-    void* at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.fd, 0);
-    if (at == MAP_FAILED) return std::strerror(errno);
-    slots_[field].map = at;
+  /// These bytes of a file; empty, or why not.
+  static std::string read_some(int fd, int64_t at, int64_t bytes, char* to) {
+    while (bytes > 0) {
+      const ssize_t n = ::pread(fd, to, static_cast<size_t>(std::min(bytes, kPiece)), at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return std::strerror(errno);
+      if (n == 0) return bora::detail::join("it ends at byte ", at);
+      at += n;
+      to += n;
+      bytes -= n;
+    }
     return {};
   }
-  /// Maps what lies there and looks whether it is what it says; what is not is removed.
-  bool map_checked(size_t field) {
-    std::string wrong = map(field);
-    if (wrong.empty()) {
-      const auto* at = static_cast<const char*>(slots_[field].map);
-      const uint64_t sum = checksum(at + kHeaderBytes, bytes_[field]);
-      const std::string header = header_of(keys_[field], bytes_[field], sum);
-      if (std::memcmp(at, header.data(), header.size()) == 0) return true;
-      wrong = "damaged: its header or its checksum does not fit";
-      ::munmap(std::exchange(slots_[field].map, nullptr), mapped_bytes(field));
+  /// Opens it, of the size that it must have; else `wrong` says why not.
+  int open_sized(size_t field, std::string& wrong) const {
+    const int fd = ::open(path(field).c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat s {};
+    if (fd < 0 || ::fstat(fd, &s) != 0)
+      wrong = std::strerror(errno);
+    else if (s.st_size != static_cast<off_t>(file_bytes(field)))
+      wrong = bora::detail::join(s.st_size, " bytes, wanted ", file_bytes(field));
+    return fd;
+  }
+  /// Empty, or why not.
+  std::string read_box(size_t field, const CacheBox& box, char* to) const {
+    std::string wrong;
+    const Fd file(open_sized(field, wrong));
+    const int64_t row = box.count.w * box.cell_bytes, line = box.of.w * box.cell_bytes;
+    if (!wrong.empty() || row == 0 || box.count.h == 0) return wrong;
+    // From the first wanted cell of a plane to the last one at once: calls cost more than the cells
+    // between them.
+    std::vector<char> plane(static_cast<size_t>((box.count.h - 1) * line + row));
+    for (int64_t x = 0; x < box.count.d && wrong.empty(); ++x) {
+      const int64_t first = ((box.begin.d + x) * box.of.h + box.begin.h) * line;
+      wrong = read_some(file.fd, kHeaderBytes + first + box.begin.w * box.cell_bytes,
+                        std::ssize(plane), plane.data());
+      for (int64_t y = 0; y < box.count.h; ++y, to += row)
+        std::memcpy(to, plane.data() + y * line, static_cast<size_t>(row));
     }
-    log_warn("cache: '", path(field), "' is removed and made anew: ", wrong);
+    return wrong;
+  }
+  /// Looks whether what lies there is what it says; what is not is removed.
+  bool is_whole(size_t field) const {
+    std::string wrong;
+    const Fd file(open_sized(field, wrong));
+    std::string header(static_cast<size_t>(kHeaderBytes), '\0');
+    if (wrong.empty()) wrong = read_some(file.fd, 0, kHeaderBytes, header.data());
+    std::vector<char> piece(static_cast<size_t>(std::min(bytes_[field], kPiece)));
+    uint64_t sum = kChecksumStart;
+    for (int64_t at = 0; at < bytes_[field] && wrong.empty(); at += std::ssize(piece)) {
+      const int64_t n = std::min(bytes_[field] - at, std::ssize(piece));
+      wrong = read_some(file.fd, kHeaderBytes + at, n, piece.data());
+      sum = checksum(piece.data(), n, sum);
+    }
+    if (wrong.empty() && header == header_of(keys_[field], bytes_[field], sum)) return true;
+    log_warn("cache: '", path(field), "' is removed and made anew: damaged: ",
+             wrong.empty() ? "its header or its checksum does not fit" : wrong);
     ::unlink(path(field).c_str());
     return false;
   }
@@ -247,7 +261,7 @@ class DiskStore final : public CacheStore {
   const int64_t limit_;
   const std::vector<CacheKey> keys_;
   const std::string folder_;
-  std::vector<Slot> slots_;
+  std::vector<std::atomic<State>> slots_;  // all open at first
   std::atomic<bool> full_{false};
 };
 

@@ -14,10 +14,11 @@ class RamStore final : public CacheStore {
   RamStore(std::vector<int64_t> bytes, int64_t limit)
       : bytes_(std::move(bytes)), limit_(limit), slots_(bytes_.size()) {}
 
-  std::shared_ptr<const void> find(size_t field) override {
+  bool read(size_t field, const CacheBox& box, void* to) override {
     const Slot& slot = slots_[field];
-    if (slot.state.load(std::memory_order_acquire) != State::kept) return nullptr;
-    return {slot.whole.storage(), slot.whole.raw()};
+    if (slot.state.load(std::memory_order_acquire) != State::kept) return false;
+    copy_box(slot.whole.raw(), box, to);
+    return true;
   }
   bool claim(size_t field) override {
     State open = State::open;

@@ -88,10 +88,11 @@ class SharedStore final : public CacheStore {
   SharedStore(const SharedStore&) = delete;
   SharedStore& operator=(const SharedStore&) = delete;
 
-  std::shared_ptr<const void> find(size_t field) override {
+  bool read(size_t field, const CacheBox& box, void* to) override {
     const Slot& slot = slots()[field];
-    if (slot.state.load(std::memory_order_acquire) != kKept) return nullptr;
-    return {std::shared_ptr<void>(), data_ + header_bytes_ + slot.offset};
+    if (slot.state.load(std::memory_order_acquire) != kKept) return false;
+    copy_box(data_ + header_bytes_ + slot.offset, box, to);
+    return true;
   }
   bool claim(size_t field) override {
     Slot& slot = slots()[field];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/collective.hpp"
+#include "core/shape.hpp"
 #include "core/tensor.hpp"
 
 namespace bora::data {
@@ -17,12 +18,20 @@ struct CacheKey {
   std::string field, state;
 };
 
+/// The cells [begin, begin + count) of a field of the extents `of`, in C order.
+struct CacheBox {
+  Dims3 of, begin, count;
+  int64_t cell_bytes = 1;
+};
+/// Copies a box of a field that lies in memory to `to`.
+void copy_box(const void* whole, const CacheBox& box, void* to);
+
 /// Where the fields lie: memory of this process, of this host, or files.  Inner to the cache.
 class CacheStore {
  public:
   virtual ~CacheStore() = default;
-  /// Memory of a whole field that does not change any more; nullptr: it is not there.
-  virtual std::shared_ptr<const void> find(size_t field) = 0;
+  /// Copies a box of a field that does not change any more; false: the field is not there.
+  virtual bool read(size_t field, const CacheBox& box, void* to) = 0;
   /// True: the caller is the one to read the whole field, and says put() or drop() next.  False:
   /// there is no room for it, or somebody is reading it now.
   virtual bool claim(size_t field) = 0;

@@ -49,24 +49,27 @@ bool is_inside(const CachedField& f, const Dims3& begin, const Dims3& count) {
          inside(begin.w, count.w, f.begin.w, f.count.w);
 }
 
-/// The box of a whole field in memory, in memory of its own.
-Tensor cut(const CachedField& f, const void* whole, const Dims3& begin, const Dims3& count) {
-  Tensor box = Tensor::empty(shape_of(f, count), f.type);
-  const int64_t cell = std::max<int64_t>(f.channels, 1) * static_cast<int64_t>(size_of(f.type));
-  const int64_t row = count.w * cell;
-  const auto* from = static_cast<const char*>(whole);
-  auto* to = static_cast<char*>(box.raw());
-  if (row == 0) return box;
-  for (int64_t x = 0; x < count.d; ++x)
-    for (int64_t y = 0; y < count.h; ++y, to += row) {
-      const int64_t line = (begin.d - f.begin.d + x) * f.count.h + begin.h - f.begin.h + y;
-      std::memcpy(to, from + (line * f.count.w + begin.w - f.begin.w) * cell,
-                  static_cast<size_t>(row));
-    }
-  return box;
+CacheBox box_of(const CachedField& f, const Dims3& begin, const Dims3& count) {
+  return {.of = f.count,
+          .begin = {begin.d - f.begin.d, begin.h - f.begin.h, begin.w - f.begin.w},
+          .count = count,
+          .cell_bytes = std::max<int64_t>(f.channels, 1) * static_cast<int64_t>(size_of(f.type))};
 }
 
 }  // namespace
+
+void copy_box(const void* whole, const CacheBox& box, void* to) {
+  const int64_t row = box.count.w * box.cell_bytes;
+  if (row == 0) return;
+  const auto* from = static_cast<const char*>(whole);
+  auto* out = static_cast<char*>(to);
+  for (int64_t x = 0; x < box.count.d; ++x)
+    for (int64_t y = 0; y < box.count.h; ++y, out += row) {
+      const int64_t line = (box.begin.d + x) * box.of.h + box.begin.h + y;
+      std::memcpy(out, from + (line * box.of.w + box.begin.w) * box.cell_bytes,
+                  static_cast<size_t>(row));
+    }
+}
 
 int64_t CachedField::bytes() const {
   return count.count() * std::max<int64_t>(channels, 1) * static_cast<int64_t>(size_of(type));
@@ -115,9 +118,10 @@ Tensor VolumeCache::read(size_t field, const Dims3& begin, const Dims3& count,
   const CachedField& f = fields_[field];
   require_unchanged(f.path, f.stamp);
   if (is_inside(f, begin, count)) {
-    if (const std::shared_ptr<const void> whole = store_->find(place_[field])) {
+    Tensor box = Tensor::empty(shape_of(f, count), f.type);
+    if (store_->read(place_[field], box_of(f, begin, count), box.raw())) {
       ++n_from_cache_;
-      return cut(f, whole.get(), begin, count);
+      return box;
     }
     if (store_->claim(place_[field])) return read_whole_and_cut(field, begin, count, from_file);
   }
@@ -136,7 +140,8 @@ Tensor VolumeCache::read_whole_and_cut(size_t field, const Dims3& begin, const D
     require_unchanged(f.path, f.stamp);  // not while it was read, either
     // Before it is kept: if there is no memory for the box, the field is dropped, which may wipe
     // what others would read by then.
-    Tensor box = cut(f, whole.raw(), begin, count);
+    Tensor box = Tensor::empty(shape_of(f, count), f.type);
+    copy_box(whole.raw(), box_of(f, begin, count), box.raw());
     store_->put(place_[field], whole);
     ++n_kept_;
     return box;
