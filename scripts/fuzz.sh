@@ -53,7 +53,7 @@ run_format() {
     OMP_NUM_THREADS=1 ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-14 llvm-symbolizer | head -1) \
       UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=0:malloc_context_size=8:quarantine_size_mb=32:${ASAN_OPTIONS:-}" \
       "build/fuzz/bin/fuzz_$format" -runs=$((n + first)) -max_total_time="$left" -rss_limit_mb=2048 -malloc_limit_mb=1024 \
-      -timeout=10 -detect_leaks=0 -max_len="${BORA_FUZZ_LENGTH:-65536}" -print_final_stats=1 -artifact_prefix="$faults/" \
+      -timeout=10 -detect_leaks=0 -max_len="${BORA_FUZZ_LENGTH:-65536}" -print_final_stats=1 -print_funcs=0 -artifact_prefix="$faults/" \
       "$work" "$seeds" >"$log" 2>&1 || rc=$?
     grep -E 'INITED|RELOAD|DONE|pulse' "$log" | tail -1 || true
     read=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "data/netcdf.hpp"
 #include "data/netcdf_volume.hpp"
+#include "tests/fuzz/library_memory.hpp"
 #include "tests/fuzz/scratch_file.hpp"
 #include "tests/fuzz/volume_reads.hpp"
 
@@ -49,6 +50,7 @@ void try_to(Body&& body) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static bora::fuzz::ScratchFile scratch(".nc", bora::fuzz::ScratchFile::Age::old);
+  bora::fuzz::keep_library_memory();
   const std::string& path = scratch.with(data, size);
   try_to([&] {
     const NetcdfFile file = NetcdfFile::open(path);
