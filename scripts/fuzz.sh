@@ -6,13 +6,14 @@
 # what it finds worth keeping goes to build/fuzz/corpus/FORMAT, faults with their reports to
 # build/fuzz/faults/FORMAT. It goes on behind a fault, in a new process.
 # BORA_FUZZ_SLICE: inputs of a process (100000; the HDF5 library leaks). BORA_FUZZ_SECONDS: time of each format.
+# BORA_FUZZ_TIMEOUT: seconds an input, where other work makes the machine slow.
 # Exit code 1: a fault of ours was found. Faults inside the HDF5 library are counted and kept, and do not fail.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/bootstrap.sh
 source scripts/bootstrap.sh
 
-case ${1:-} in -h | --help) sed -n '3,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n '3,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;; esac
 formats=("${1:-all}")
 runs=${2:-1000000}
 slice=${BORA_FUZZ_SLICE:-100000}
@@ -20,6 +21,14 @@ most_faults=200 # of one format: then something is wrong with all of them
 if [[ ${formats[0]} == all ]]; then
   mapfile -t formats < <(sed -n 's/^bora_fuzzer(\([a-z0-9_]*\).*/\1/p' tests/fuzz/CMakeLists.txt)
 fi
+
+# longest FORMAT: bytes of an input at most, two or more times the largest of the corpus.
+longest() {
+  case $1 in
+    netcdf | hdf5_volume | checkpoint) echo 24576 ;;
+    *) echo 4096 ;;
+  esac
+}
 
 # The innermost frame of a report's first stack that is no sanitizer's, fuzzer's or libc's: whose fault it is.
 culprit() {
@@ -53,7 +62,7 @@ run_format() {
     OMP_NUM_THREADS=1 ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-14 llvm-symbolizer | head -1) \
       UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=0:malloc_context_size=8:quarantine_size_mb=32:${ASAN_OPTIONS:-}" \
       "build/fuzz/bin/fuzz_$format" -runs=$((n + first)) -max_total_time="$left" -rss_limit_mb=2048 -malloc_limit_mb=1024 \
-      -timeout=10 -detect_leaks=0 -max_len="${BORA_FUZZ_LENGTH:-65536}" -print_final_stats=1 -print_funcs=0 -artifact_prefix="$faults/" \
+      -timeout="${BORA_FUZZ_TIMEOUT:-10}" -detect_leaks=0 -max_len="$(longest "$format")" -print_final_stats=1 -print_funcs=0 -artifact_prefix="$faults/" \
       "$work" "$seeds" >"$log" 2>&1 || rc=$?
     grep -E 'INITED|RELOAD|DONE|pulse' "$log" | tail -1 || true
     read=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)
