@@ -244,8 +244,52 @@ bool is_sound_heap(const unsigned char* at, size_t n, haddr_t left) {
   return true;
 }
 
+/// Whether messages of the old object header fill n bytes exactly; `sound` becomes false for an
+/// attribute whose name has no end in it.  "HDF5 File Format Specification", IV.A.1.a and IV.A.2.m:
+/// type (2), size (2), flags (1), 3 bytes, contents; an attribute begins with version (1), 1 byte,
+/// size of the name with its final zero (2), of the type (2), of the space (2), in version 3 one
+/// byte more, and the name.
+bool are_messages(const unsigned char* at, size_t n, bool& sound) {
+  constexpr size_t kHead = 8;
+  constexpr unsigned kAttribute = 12, kShared = 2;
+  size_t offset = 0;
+  while (n - offset >= kHead) {
+    const unsigned char* head = at + offset;
+    const unsigned type = head[0] | head[1] << 8;
+    const size_t bytes = static_cast<size_t>(head[2] | head[3] << 8);
+    if (bytes > n - offset - kHead) return false;
+    if (type == kAttribute && (head[4] & kShared) == 0) {
+      const unsigned char* message = head + kHead;
+      const size_t name = bytes > 0 && message[0] == 3 ? 9 : 8;
+      const size_t length = bytes > 4 ? static_cast<size_t>(message[2] | message[3] << 8) : 0;
+      if (bytes < name || length > bytes - name ||
+          std::memchr(message + name, 0, length) == nullptr)
+        sound = false;
+    }
+    offset += kHead + bytes;
+  }
+  return offset == n;
+}
+
+/// False for an object header of the old kind, or a continuation of one, with an attribute whose
+/// name has no end.  What a read holds is not said, so both are tried: each fits its messages
+/// exactly.  The new kind begins with a signature and has checksums.
+bool is_sound_header(const unsigned char* at, size_t n) {
+  constexpr size_t kPrefix = 16;
+  bool sound = true;
+  if (n >= kPrefix && at[0] == 1 && at[1] == 0) {
+    const size_t bytes = static_cast<size_t>(at[8]) | static_cast<size_t>(at[9]) << 8 |
+                         static_cast<size_t>(at[10]) << 16 | static_cast<size_t>(at[11]) << 24;
+    if (bytes > n - kPrefix) return true;  // it is read again, whole
+    if (are_messages(at + kPrefix, bytes, sound)) return sound;
+    sound = true;
+  }
+  return !are_messages(at, n, sound) || sound;
+}
+
 herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void* buffer) {
   const OpenFile& f = mine(file);
+  if (type == H5FD_MEM_DRAW && bytes < static_cast<size_t>(f.handle.least_read)) return -1;
   if (at > kLargestAddress || bytes > kLargestAddress || at >= f.end_of_file) return -1;
   const int64_t n =
       read_at(f.handle.descriptor, static_cast<int64_t>(at), static_cast<int64_t>(bytes), buffer);
@@ -253,6 +297,7 @@ herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void
   const auto done = static_cast<size_t>(n);
   std::memset(static_cast<char*>(buffer) + done, 0, bytes - done);  // as sec2 does
   const auto* begin = static_cast<const unsigned char*>(buffer);
+  if (type == H5FD_MEM_OHDR && !is_sound_header(begin, bytes)) return -1;
   if (type == H5FD_MEM_GHEAP && !is_sound_heap(begin, bytes, f.end_of_file - at)) return -1;
   return 0;
 }
