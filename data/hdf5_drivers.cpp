@@ -280,8 +280,8 @@ bool is_sound_header(const unsigned char* at, size_t n) {
   if (n >= kPrefix && at[0] == 1 && at[1] == 0) {
     const size_t bytes = static_cast<size_t>(at[8]) | static_cast<size_t>(at[9]) << 8 |
                          static_cast<size_t>(at[10]) << 16 | static_cast<size_t>(at[11]) << 24;
-    if (bytes > n - kPrefix) return true;  // it is read again, whole
-    if (are_messages(at + kPrefix, bytes, sound)) return sound;
+    // A longer one is read again, whole.
+    if (bytes <= n - kPrefix && are_messages(at + kPrefix, bytes, sound)) return sound;
     sound = true;
   }
   return !are_messages(at, n, sound) || sound;

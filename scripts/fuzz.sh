@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # scripts/fuzz.sh [FORMAT|all] [RUNS]
 # Runs a fuzzer of tests/fuzz with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer: RUNS mutated
-# inputs (1000000 unless given), at most 2 GiB of memory and 10 s an input. It starts from the committed corpus;
+# inputs (1000000 unless given), at most 2 GiB of memory, 256 MiB at once, and 10 s an input. It starts from the committed corpus;
 # what it finds worth keeping goes to build/fuzz/corpus/FORMAT, faults with their reports to
 # build/fuzz/faults/FORMAT. It goes on behind a fault, in a new process.
 # BORA_FUZZ_SLICE: inputs of a process (100000; the HDF5 library leaks). BORA_FUZZ_SECONDS: time of each format.
@@ -61,7 +61,7 @@ run_format() {
     # Threads are of no use here. Short stacks of allocations and a small store of freed blocks make ASan fast.
     OMP_NUM_THREADS=1 ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-14 llvm-symbolizer | head -1) \
       UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=0:malloc_context_size=8:quarantine_size_mb=32:${ASAN_OPTIONS:-}" \
-      "build/fuzz/bin/fuzz_$format" -runs=$((n + first)) -max_total_time="$left" -rss_limit_mb=2048 -malloc_limit_mb=1024 \
+      "build/fuzz/bin/fuzz_$format" -runs=$((n + first)) -max_total_time="$left" -rss_limit_mb=2048 -malloc_limit_mb=256 \
       -timeout="${BORA_FUZZ_TIMEOUT:-10}" -detect_leaks=0 -max_len="$(longest "$format")" -print_final_stats=1 -print_funcs=0 -artifact_prefix="$faults/" \
       "$work" "$seeds" >"$log" 2>&1 || rc=$?
     grep -E 'INITED|RELOAD|DONE|pulse' "$log" | tail -1 || true
