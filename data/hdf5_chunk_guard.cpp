@@ -40,10 +40,10 @@ std::optional<std::vector<Filter>> filters_of(int64_t list) {
   return filters;
 }
 
-/// Unpacks a chunk; throws Error if it does not give its bytes.
+/// Unpacks a chunk; throws Error if it does not give its bytes.  `is_plain`: it has no filters.
 void check_chunk(const Dataset& dataset, const StoredChunk& c, size_t rank,
-                 const std::vector<Filter>& filters, int64_t chunk_bytes, int64_t element_bytes,
-                 int64_t file_bytes) {
+                 const std::vector<Filter>& filters, bool is_plain, int64_t chunk_bytes,
+                 int64_t element_bytes, int64_t file_bytes) {
   std::array<hsize_t, Shape::kMaxRank> first{};
   for (size_t i = 0; i < rank; ++i) first[i] = static_cast<hsize_t>(c.first[i]);
   hsize_t bytes = 0;
@@ -58,6 +58,7 @@ void check_chunk(const Dataset& dataset, const StoredChunk& c, size_t rank,
   scratch.raw.resize(static_cast<size_t>(bytes));
   uint32_t mask = 0;
   BORA_HDF5(H5Dread_chunk(dataset.id(), H5P_DEFAULT, first.data(), &mask, scratch.raw.data()));
+  if (is_plain) mask = ~uint32_t{0};
   decode_chunk(scratch.raw, filters, mask, chunk_bytes, element_bytes, chunk_bytes / element_bytes,
                scratch);
 }
@@ -113,9 +114,17 @@ ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
   BORA_HDF5(H5Fget_filesize(file_.get(), &file_bytes));
   ChunksOfBlock chunks(chunk, begin, count);
   if (!filters->empty()) {
-    while (!chunks.is_at_end())
-      check_chunk(dataset, chunks.next(), rank, *filters, bytes, element_bytes,
+    unsigned options = 0;
+    BORA_HDF5(H5Pget_chunk_opts(list.get(), &options));
+    const std::vector<int64_t> extents = dataset.extents();
+    while (!chunks.is_at_end()) {
+      const StoredChunk c = chunks.next();
+      bool is_plain = false;
+      if ((options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0)
+        for (size_t i = 0; i < rank; ++i) is_plain |= c.first[i] + chunk[i] > extents[i];
+      check_chunk(dataset, c, rank, *filters, is_plain, bytes, element_bytes,
                   static_cast<int64_t>(file_bytes));
+    }
     Scratch::of_this_thread().shrink();
     return;
   }

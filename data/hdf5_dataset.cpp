@@ -138,7 +138,13 @@ void check_size(const Dataset& dataset, int64_t n, int64_t bytes) {
              " bytes cannot be in a file of ", file_bytes, " bytes: it is damaged");
 }
 
-/// As the library converts: beyond the range of f32 infinite.
+/// In the other byte order the library rounds otherwise.
+bool is_native_double(const Dataset& dataset) {
+  const Id type(BORA_HDF5(H5Dget_type(dataset.id())));
+  return BORA_HDF5(H5Tequal(type.get(), H5T_NATIVE_DOUBLE)) > 0;
+}
+
+/// As the library converts f64: beyond the range of f32 infinite.
 Tensor narrowed(const Tensor& values) {
   Tensor out = Tensor::empty(values.shape(), DType::f32);
   constexpr double kMost = std::numeric_limits<float>::max();
@@ -346,7 +352,7 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
     // From floats to integers through ours too: the library lets NaN pass.
     const bool truncates = is_integer(type) && is_float(nearest);
     // So that f64 is read without the library, too.
-    const bool narrows = type == DType::f32 && nearest == DType::f64 && stored.bytes == 8;
+    const bool narrows = type == DType::f32 && nearest == DType::f64 && is_native_double(*this);
     const DType via = truncates || narrows    ? DType::f64
                       : !small                ? type
                       : nearest == DType::f64 ? DType::f64

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "data/hdf5.hpp"
@@ -177,6 +179,8 @@ namespace reader {
 
 struct OpenFile : DriverFile {
   ReaderHandle handle;
+  mutable haddr_t header_begin = HADDR_UNDEF,
+                  header_end = HADDR_UNDEF;  // the last read of a header
 };
 
 OpenFile& mine(H5FD_t* file) { return static_cast<OpenFile&>(driver_file(file)); }
@@ -272,19 +276,40 @@ bool are_messages(const unsigned char* at, size_t n, bool& sound) {
 }
 
 /// False for an object header of the old kind, or a continuation of one, with an attribute whose
-/// name has no end.  What a read holds is not said, so both are tried: each fits its messages
-/// exactly.  The new kind begins with a signature and has checksums.
-bool is_sound_header(const unsigned char* at, size_t n) {
+/// name has no end.  The new kind begins with a signature and has checksums.
+///
+/// What a read holds is not said.  The library reads 512 bytes first, and then what a longer header
+/// has behind them: a read that begins where the last one ended may be such a rest, and is judged
+/// with its beginning.
+bool is_sound_header(const OpenFile& f, haddr_t at, const unsigned char* begin, size_t n) {
   constexpr size_t kPrefix = 16;
+  const haddr_t last_end = std::exchange(f.header_end, at + n);
+  const haddr_t last_begin = std::exchange(f.header_begin, at);
+  const auto looks_old = [](const unsigned char* b, size_t bytes) {
+    return bytes >= kPrefix && b[0] == 1 && b[1] == 0;
+  };
+  const auto old_size = [](const unsigned char* b) {
+    return static_cast<size_t>(little_endian(b + 8) & 0xffffffff);
+  };
   bool sound = true;
-  if (n >= kPrefix && at[0] == 1 && at[1] == 0) {
-    const size_t bytes = static_cast<size_t>(at[8]) | static_cast<size_t>(at[9]) << 8 |
-                         static_cast<size_t>(at[10]) << 16 | static_cast<size_t>(at[11]) << 24;
-    // A longer one is read again, whole.
-    if (bytes <= n - kPrefix && are_messages(at + kPrefix, bytes, sound)) return sound;
+  if (at == last_end) {
+    std::vector<unsigned char> whole(static_cast<size_t>(at + n - last_begin));
+    const auto bytes = static_cast<int64_t>(whole.size());
+    if (read_at(f.handle.descriptor, static_cast<int64_t>(last_begin), bytes, whole.data()) !=
+            bytes ||
+        !looks_old(whole.data(), whole.size()) || old_size(whole.data()) != whole.size() - kPrefix)
+      return true;
+    return !are_messages(whole.data() + kPrefix, whole.size() - kPrefix, sound) || sound;
+  }
+  if (n >= 4 && (std::memcmp(begin, "OHDR", 4) == 0 || std::memcmp(begin, "OCHK", 4) == 0))
+    return true;
+  if (looks_old(begin, n)) {
+    const size_t bytes = old_size(begin);
+    if (bytes > n - kPrefix) return true;  // the rest is read next
+    if (are_messages(begin + kPrefix, bytes, sound)) return sound;
     sound = true;
   }
-  return !are_messages(at, n, sound) || sound;
+  return !are_messages(begin, n, sound) || sound;
 }
 
 herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void* buffer) {
@@ -297,7 +322,7 @@ herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void
   const auto done = static_cast<size_t>(n);
   std::memset(static_cast<char*>(buffer) + done, 0, bytes - done);  // as sec2 does
   const auto* begin = static_cast<const unsigned char*>(buffer);
-  if (type == H5FD_MEM_OHDR && !is_sound_header(begin, bytes)) return -1;
+  if (type == H5FD_MEM_OHDR && !is_sound_header(f, at, begin, bytes)) return -1;
   if (type == H5FD_MEM_GHEAP && !is_sound_heap(begin, bytes, f.end_of_file - at)) return -1;
   return 0;
 }
