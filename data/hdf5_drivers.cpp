@@ -248,11 +248,39 @@ bool is_sound_heap(const unsigned char* at, size_t n, haddr_t left) {
   return true;
 }
 
+/// Whether an attribute's message holds all that it says.  "HDF5 File Format Specification",
+/// IV.A.2.m: version (1), flags (1), sizes of name with its final zero, type and space (2 each), in
+/// version 3 one byte more; then these, in version 1 each up to a multiple of 8, and the values. Of
+/// the type bytes 4 to 7 are its size; the space: version (1), rank (1), extents of 8 bytes from
+/// byte 8 on (version 2: 4).  Shared types and spaces are elsewhere: then the name alone is judged.
+bool is_sound_attribute(const unsigned char* message, size_t bytes) {
+  const auto two = [&](size_t i) { return static_cast<size_t>(message[i] | message[i + 1] << 8); };
+  if (bytes < 8) return false;
+  const unsigned version = message[0];
+  const size_t name = version == 3 ? 9 : 8, name_bytes = two(2), type_bytes = two(4),
+               space_bytes = two(6);
+  if (bytes < name || name_bytes > bytes - name ||
+      std::memchr(message + name, 0, name_bytes) == nullptr)
+    return false;
+  if (version != 1 && (message[1] & 3) != 0) return true;
+  const auto padded = [&](size_t n) { return version == 1 ? (n + 7) / 8 * 8 : n; };
+  const size_t type = name + padded(name_bytes), space = type + padded(type_bytes),
+               values = space + padded(space_bytes);
+  if (values > bytes) return false;
+  if (type_bytes < 8 || space_bytes < 4) return true;  // the library says so
+  const unsigned char* s = message + space;
+  if (s[0] == 2 && s[3] == 2) return true;  // no values
+  const size_t rank = s[1], extents = s[0] == 1 ? 8 : 4;
+  if (extents + 8 * rank > space_bytes) return true;
+  uint64_t n = little_endian(message + type + 4) & 0xffffffff;
+  for (size_t i = 0; i < rank; ++i)
+    if (__builtin_mul_overflow(n, little_endian(s + extents + 8 * i), &n)) return false;
+  return n <= bytes - values;
+}
+
 /// Whether messages of the old object header fill n bytes exactly; `sound` becomes false for an
-/// attribute whose name has no end in it.  "HDF5 File Format Specification", IV.A.1.a and IV.A.2.m:
-/// type (2), size (2), flags (1), 3 bytes, contents; an attribute begins with version (1), 1 byte,
-/// size of the name with its final zero (2), of the type (2), of the space (2), in version 3 one
-/// byte more, and the name.
+/// attribute that does not hold what it says.  IV.A.1.a: type (2), size (2), flags (1), 3 bytes,
+/// contents.
 bool are_messages(const unsigned char* at, size_t n, bool& sound) {
   constexpr size_t kHead = 8;
   constexpr unsigned kAttribute = 12, kShared = 2;
@@ -262,21 +290,15 @@ bool are_messages(const unsigned char* at, size_t n, bool& sound) {
     const unsigned type = head[0] | head[1] << 8;
     const size_t bytes = static_cast<size_t>(head[2] | head[3] << 8);
     if (bytes > n - offset - kHead) return false;
-    if (type == kAttribute && (head[4] & kShared) == 0) {
-      const unsigned char* message = head + kHead;
-      const size_t name = bytes > 0 && message[0] == 3 ? 9 : 8;
-      const size_t length = bytes > 4 ? static_cast<size_t>(message[2] | message[3] << 8) : 0;
-      if (bytes < name || length > bytes - name ||
-          std::memchr(message + name, 0, length) == nullptr)
-        sound = false;
-    }
+    if (type == kAttribute && (head[4] & kShared) == 0 && !is_sound_attribute(head + kHead, bytes))
+      sound = false;
     offset += kHead + bytes;
   }
   return offset == n;
 }
 
-/// False for an object header of the old kind, or a continuation of one, with an attribute whose
-/// name has no end.  The new kind begins with a signature and has checksums.
+/// False for an object header of the old kind, or a continuation of one, with an attribute that
+/// does not hold what it says.  The new kind begins with a signature and has checksums.
 ///
 /// What a read holds is not said.  The library reads 512 bytes first, and then what a longer header
 /// has behind them: a read that begins where the last one ended may be such a rest, and is judged
