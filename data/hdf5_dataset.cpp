@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <optional>
 
 #include "core/crash_note.hpp"
@@ -12,6 +11,7 @@
 #include "data/hdf5.hpp"
 #include "data/hdf5_chunks.hpp"
 #include "data/hdf5_lock.hpp"
+#include "data/hdf5_narrow.hpp"
 #include "data/hdf5_reader_driver.hpp"
 
 namespace bora::data::hdf5 {
@@ -138,23 +138,6 @@ void check_size(const Dataset& dataset, int64_t n, int64_t bytes) {
              " bytes cannot be in a file of ", file_bytes, " bytes: it is damaged");
 }
 
-/// In the other byte order the library rounds otherwise.
-bool is_native_double(const Dataset& dataset) {
-  const Id type(BORA_HDF5(H5Dget_type(dataset.id())));
-  return BORA_HDF5(H5Tequal(type.get(), H5T_NATIVE_DOUBLE)) > 0;
-}
-
-/// As the library converts f64: beyond the range of f32 infinite.
-Tensor narrowed(const Tensor& values) {
-  Tensor out = Tensor::empty(values.shape(), DType::f32);
-  constexpr double kMost = std::numeric_limits<float>::max();
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const double* in = values.data<double>();
-  float* to = out.data<float>();
-  for (int64_t i = 0; i < values.numel(); ++i)
-    to[i] = in[i] > kMost ? kInfinity : in[i] < -kMost ? -kInfinity : static_cast<float>(in[i]);
-  return out;
-}
 }  // namespace
 
 namespace detail {
@@ -352,7 +335,8 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
     // From floats to integers through ours too: the library lets NaN pass.
     const bool truncates = is_integer(type) && is_float(nearest);
     // So that f64 is read without the library, too.
-    const bool narrows = type == DType::f32 && nearest == DType::f64 && is_native_double(*this);
+    const bool narrows =
+        type == DType::f32 && nearest == DType::f64 && detail::is_native_double(*this);
     const DType via = truncates || narrows    ? DType::f64
                       : !small                ? type
                       : nearest == DType::f64 ? DType::f64
@@ -373,7 +357,7 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
       read_counter() += selection.n * stored.bytes;
     }
     if (truncates) check_range(out, type, stored.name);
-    if (narrows) return narrowed(out);
+    if (narrows) return detail::narrowed(out);
     return small || truncates ? out.to(type) : out;
   });
 }
