@@ -253,9 +253,9 @@ class File : public Group {
 /// Bytes of elements that were read by this process from data sets so far, in the file's types.
 int64_t bytes_read();
 
-/// Unpacked chunks of compressed data sets are kept for the next reads of this process, those of all
-/// files together up to so many bytes; 0: none.  Only of files open for reading whose last change
-/// is some seconds old.  May be called at any time, by any thread.
+/// Unpacked chunks of compressed data sets are kept for the next reads of this process, those of
+/// all files together up to so many bytes; 0: none.  Only of files open for reading whose last
+/// change is some seconds old.  May be called at any time, by any thread.
 void set_chunk_cache(int64_t bytes);
 inline constexpr int64_t kDefaultChunkCacheBytes = int64_t{64} << 20;
 /// That are kept now.
