@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "core/crash_note.hpp"
 #include "core/error.hpp"
@@ -10,6 +11,7 @@
 #include "data/hdf5.hpp"
 #include "data/hdf5_chunks.hpp"
 #include "data/hdf5_lock.hpp"
+#include "data/hdf5_narrow.hpp"
 #include "data/hdf5_reader_driver.hpp"
 
 namespace bora::data::hdf5 {
@@ -136,26 +138,6 @@ void check_size(const Dataset& dataset, int64_t n, int64_t bytes) {
              " bytes cannot be in a file of ", file_bytes, " bytes: it is damaged");
 }
 
-/// Names a missing compression plug-in; the library's own message does not say which data set.
-void check_filters(const Dataset& dataset) {
-  const Id list(BORA_HDF5(H5Dget_create_plist(dataset.id())));
-  if (H5Pget_layout(list.get()) != H5D_CHUNKED) {
-    H5Eclear2(H5E_DEFAULT);
-    return;
-  }
-  const int n = BORA_HDF5(H5Pget_nfilters(list.get()));
-  for (int i = 0; i < n; ++i) {
-    unsigned flags = 0, config = 0;
-    size_t n_values = 0;
-    char name[64] = "";
-    const H5Z_filter_t filter =
-        BORA_HDF5(H5Pget_filter2(list.get(), static_cast<unsigned>(i), &flags, &n_values, nullptr,
-                                 sizeof(name), name, &config));
-    BORA_CHECK(H5Zfilter_avail(filter) > 0, "stored with filter ", filter, " '", name,
-               "', which this HDF5 library does not have; install its plug-in (HDF5_PLUGIN_PATH) "
-               "or rewrite the file with deflate");
-  }
-}
 }  // namespace
 
 namespace detail {
@@ -344,7 +326,7 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
   return with_context("reading '" + label_ + "'", [&] {
     const TypeInfo stored = this->type();
     const DType nearest = stored.dtype();  // refuses what is not a number
-    check_filters(*this);
+    detail::check_filters(*this);
     detail::check_compact(*this);
     const Selection selection = select(*this, begin, count);
     const Shape shape = shape_of(count, label_);
@@ -352,7 +334,10 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
     const bool small = (type == DType::f16 || type == DType::bf16) && nearest != type;
     // From floats to integers through ours too: the library lets NaN pass.
     const bool truncates = is_integer(type) && is_float(nearest);
-    const DType via = truncates               ? DType::f64
+    // So that f64 is read without the library, too.
+    const bool narrows =
+        type == DType::f32 && nearest == DType::f64 && detail::is_native_double(*this);
+    const DType via = truncates || narrows    ? DType::f64
                       : !small                ? type
                       : nearest == DType::f64 ? DType::f64
                                               : DType::f32;
@@ -362,12 +347,17 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
       std::string why;
       const auto direct =
           detail::DirectRead::plan(*this, selection.extents, begin, count, via, why);
-      if (!direct) log_debug("'", label_, "' is read by the HDF5 library, under its lock: ", why);
+      std::optional<detail::ChunkGuard> guard;
+      if (!direct) {
+        log_debug("'", label_, "' is read by the HDF5 library, under its lock: ", why);
+        guard.emplace(*this, begin, count);
+      }
       const bool fits = direct ? direct->read(out.raw()) : read_by_library(id(), selection, out);
       BORA_CHECK(fits, "a value of type ", stored.name, " is out of the range of ", via);
       read_counter() += selection.n * stored.bytes;
     }
     if (truncates) check_range(out, type, stored.name);
+    if (narrows) return detail::narrowed(out);
     return small || truncates ? out.to(type) : out;
   });
 }

@@ -37,6 +37,12 @@ std::vector<int> places_of(const VariableInfo& info, const std::vector<std::stri
   return places;
 }
 
+/// A dimension without values of its own.
+bool is_bare(const hdf5::Dataset& d) {
+  return d.has_attribute("CLASS") && d.has_attribute("NAME") &&
+         d.attribute<std::string>("NAME").rfind("This is a netCDF dimension but", 0) == 0;
+}
+
 }  // namespace
 
 NetcdfFile NetcdfFile::open(const std::string& path, const std::vector<std::string>& unnamed) {
@@ -49,14 +55,15 @@ NetcdfFile NetcdfFile::open(const std::string& path, const std::vector<std::stri
 std::vector<std::string> NetcdfFile::variables() const {
   hdf5::Lock lock;
   std::vector<std::string> names;
-  for (const std::string& name : file_.dataset_names()) {
-    const hdf5::Dataset d = file_.open_dataset(name);
-    const bool bare =
-        d.has_attribute("CLASS") && d.has_attribute("NAME") &&
-        d.attribute<std::string>("NAME").rfind("This is a netCDF dimension but", 0) == 0;
-    if (!bare) names.push_back(name);
-  }
+  for (const std::string& name : file_.dataset_names())
+    if (!is_bare(file_.open_dataset(name))) names.push_back(name);
   return names;
+}
+
+bool NetcdfFile::is_variable(const std::string& name) const {
+  hdf5::Lock lock;
+  if (name.empty() || name == "." || name.find('/') != name.npos) return false;
+  return has(name) && !is_bare(file_.open_dataset(name));
 }
 
 VariableInfo NetcdfFile::info(const std::string& variable) const {
@@ -146,8 +153,7 @@ Axis NetcdfFile::axis(const std::string& name) const {
   hdf5::Lock lock;
   Axis axis;
   axis.name = name;
-  const std::vector<std::string> names = variables();
-  if (std::find(names.begin(), names.end(), name) == names.end()) return axis;
+  if (!is_variable(name)) return axis;
   const VariableInfo info = this->info(name);
   if (info.extents.size() != 1) return axis;
   axis.units = info.units;

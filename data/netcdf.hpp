@@ -41,6 +41,8 @@ class NetcdfFile {
   const std::string& path() const { return file_.path(); }
   std::vector<std::string> variables() const;
   bool has(const std::string& variable) const { return file_.is_dataset(variable); }
+  /// Whether variables() lists it; asks about this one alone.
+  bool is_variable(const std::string& name) const;
   /// Throws Error naming the file, the variable, and the variables that are there.
   VariableInfo info(const std::string& variable) const;
 

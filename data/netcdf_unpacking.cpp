@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "data/hdf5_reader_driver.hpp"
 
 namespace bora::data {
 
@@ -55,6 +56,7 @@ Tensor read_u64(const hdf5::Dataset& d, std::span<const int64_t> begin,
     BORA_HDF5(
         H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, b.data(), nullptr, c.data(), nullptr));
   }
+  const hdf5::detail::ChunkGuard guard(d, begin, count);
   BORA_HDF5(H5Dread(d.id(), H5T_NATIVE_UINT64, memory.get(), file.get(), H5P_DEFAULT, out.raw()));
   return out;
 }

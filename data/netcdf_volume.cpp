@@ -42,8 +42,7 @@ std::string only_field(const NetcdfFile& file) {
 
 /// A dimension's name, or "X", "Y", "Z" where its coordinate variable says which axis it is (CF).
 std::string name_of_axis(const NetcdfFile& file, const std::string& dimension) {
-  const std::vector<std::string> names = file.variables();
-  if (std::find(names.begin(), names.end(), dimension) == names.end()) return dimension;
+  if (!file.is_variable(dimension)) return dimension;
   const hdf5::Dataset d = file.hdf5().open_dataset(dimension);
   if (!d.has_attribute("axis") || d.attribute_type("axis").kind != Kind::text) return dimension;
   const std::string axis = d.attribute<std::string>("axis");

@@ -142,7 +142,8 @@ class Packer {
 template <class Word>
 void transpose(const void* planes, int64_t n, int64_t first, const std::array<int64_t, 4>& extents,
                bool is_swapped, std::byte* volume) {
-  const auto [x_n, y_n, z_n, c_n] = extents;
+  // No structured binding: clang 14 lets no lambda capture one.
+  const int64_t x_n = extents[0], y_n = extents[1], z_n = extents[2], c_n = extents[3];
   const auto* in = static_cast<const Word*>(planes);
   auto* out = reinterpret_cast<Word*>(volume);
   const auto put = [&](int64_t x, int64_t y, int64_t z, int64_t c) {

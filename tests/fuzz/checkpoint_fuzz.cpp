@@ -10,6 +10,7 @@
 #include "core/state.hpp"
 #include "data/checkpoint.hpp"
 #include "data/checkpoint_format.hpp"
+#include "tests/fuzz/library_memory.hpp"
 #include "tests/fuzz/scratch_file.hpp"
 
 namespace {
@@ -47,6 +48,7 @@ void read(const std::string& path) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static bora::fuzz::ScratchFile scratch(".ckpt");
+  bora::fuzz::keep_library_memory();
   read(scratch.with(data, size));
   constexpr size_t kHeader = bora::data::detail::kHeaderBytes;
   if (size <= kHeader) return 0;

@@ -7,7 +7,9 @@
 #include "core/error.hpp"
 #include "data/netcdf.hpp"
 #include "data/netcdf_volume.hpp"
+#include "tests/fuzz/library_memory.hpp"
 #include "tests/fuzz/scratch_file.hpp"
+#include "tests/fuzz/volume_reads.hpp"
 
 namespace {
 
@@ -24,7 +26,7 @@ void read_variable(const NetcdfFile& file, const std::string& name) {
     count.push_back(std::min(extent, std::max<int64_t>(kMostCells / n, 1)));
     n *= std::max<int64_t>(count.back(), 1);
   }
-  file.read_block(name, begin, count, bora::DType::f32);
+  bora::fuzz::read_twice([&] { return file.read_block(name, begin, count, bora::DType::f32); });
   file.read_whole_block(name, begin, count);
 }
 
@@ -47,7 +49,8 @@ void try_to(Body&& body) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static bora::fuzz::ScratchFile scratch(".nc");
+  static bora::fuzz::ScratchFile scratch(".nc", bora::fuzz::ScratchFile::Age::old);
+  bora::fuzz::keep_library_memory();
   const std::string& path = scratch.with(data, size);
   try_to([&] {
     const NetcdfFile file = NetcdfFile::open(path);

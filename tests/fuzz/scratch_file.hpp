@@ -3,20 +3,27 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 namespace bora::fuzz {
 
 /// One file of this process, in memory where /dev/shm is there.  A child of fork() gets its own.
 class ScratchFile {
  public:
+  /// Of a file that was written just now, readers keep nothing (data/hdf5_stored.hpp).  `old`: as
+  /// if each input had been written long ago, at a time of its own.
+  enum class Age { young, old };
+
   /// `extension`: ".nc", for readers that look at the name.
-  explicit ScratchFile(std::string extension) : extension_(std::move(extension)) {}
+  explicit ScratchFile(std::string extension, Age age = Age::young)
+      : extension_(std::move(extension)), age_(age) {}
   ~ScratchFile() { remove(); }
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
@@ -36,6 +43,12 @@ class ScratchFile {
       if (n <= 0) std::abort();
       done += static_cast<size_t>(n);
     }
+    if (age_ == Age::old) {
+      ++n_written_;
+      const timespec then{1000000000 + n_written_ / 1000000000, n_written_ % 1000000000};
+      const timespec times[] = {then, then};
+      if (::futimens(fd, times) != 0) std::abort();
+    }
     ::close(fd);
     return path_;
   }
@@ -45,6 +58,8 @@ class ScratchFile {
 
  private:
   std::string extension_, path_;
+  Age age_;
+  int64_t n_written_ = 0;
   pid_t process_ = -1;
 };
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fuzzer of volumes does with a file that opened: whole, in part, and as labels.
+// What fuzzers of volumes do with a file that opened: whole, in part, as labels; and twice.
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
 
 #include "core/error.hpp"
 #include "data/volume_file.hpp"
@@ -26,6 +29,25 @@ inline void read_every_way(const data::VolumeFile& file) {
   read({0, 0, 0}, grid, DType::f32);
   read({0, 0, 0}, grid, file.info().type);
   read(grid, {1, 1, 1}, DType::f64);
+}
+
+/// read() twice, since what a reader keeps of the first serves the second: aborts unless both are
+/// refused with an Error or give the same bits.
+template <class Read>
+void read_twice(Read&& read) {
+  const auto one = [&]() -> std::optional<Tensor> {
+    try {
+      return read();
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  };
+  const std::optional<Tensor> a = one(), b = one();
+  if (a.has_value() != b.has_value()) std::abort();
+  if (!a) return;
+  if (a->shape() != b->shape() || a->dtype() != b->dtype()) std::abort();
+  if (a->bytes() > 0 && std::memcmp(a->raw(), b->raw(), static_cast<size_t>(a->bytes())) != 0)
+    std::abort();
 }
 
 }  // namespace bora::fuzz

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <hdf5.h>
+
+#include <array>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+#include "core/error.hpp"
+#include "data/hdf5.hpp"
+#include "data/hdf5_chunks.hpp"
+#include "data/hdf5_decode.hpp"
+#include "data/hdf5_reader_driver.hpp"
+#include "data/hdf5_stored.hpp"
+
+namespace bora::data::hdf5::detail {
+
+namespace {
+
+/// The filters of a data set; nothing if one is not ours or stands twice.
+std::optional<std::vector<Filter>> filters_of(int64_t list) {
+  std::vector<Filter> filters;
+  const int n = BORA_HDF5(H5Pget_nfilters(list));
+  for (int i = 0; i < n; ++i) {
+    unsigned flags = 0, config = 0, values[8] = {};
+    size_t n_values = std::size(values);
+    const H5Z_filter_t id = BORA_HDF5(H5Pget_filter2(list, static_cast<unsigned>(i), &flags,
+                                                     &n_values, values, 0, nullptr, &config));
+    Filter f;
+    if (id == H5Z_FILTER_FLETCHER32)
+      f.kind = Filter::Kind::fletcher32;
+    else if (id == H5Z_FILTER_SHUFFLE && n_values > 0)
+      f = {Filter::Kind::shuffle, values[0]};
+    else if (id != H5Z_FILTER_DEFLATE)
+      return std::nullopt;
+    for (const Filter& other : filters)
+      if (other.kind == f.kind) return std::nullopt;
+    filters.push_back(f);
+  }
+  return filters;
+}
+
+/// Unpacks a chunk; throws Error if it does not give its bytes.  `is_plain`: it has no filters.
+void check_chunk(const Dataset& dataset, const StoredChunk& c, size_t rank,
+                 const std::vector<Filter>& filters, bool is_plain, int64_t chunk_bytes,
+                 int64_t element_bytes, int64_t file_bytes) {
+  std::array<hsize_t, Shape::kMaxRank> first{};
+  for (size_t i = 0; i < rank; ++i) first[i] = static_cast<hsize_t>(c.first[i]);
+  hsize_t bytes = 0;
+  if (H5Dget_chunk_storage_size(dataset.id(), first.data(), &bytes) < 0) {
+    H5Eclear2(H5E_DEFAULT);  // for 1.10 a chunk that was never written is an error
+    return;
+  }
+  if (bytes == 0) return;
+  BORA_CHECK(bytes <= static_cast<hsize_t>(file_bytes), "a chunk of ", bytes,
+             " stored bytes in a file of ", file_bytes, ": truncated or damaged");
+  Scratch& scratch = Scratch::of_this_thread();
+  scratch.raw.resize(static_cast<size_t>(bytes));
+  uint32_t mask = 0;
+  BORA_HDF5(H5Dread_chunk(dataset.id(), H5P_DEFAULT, first.data(), &mask, scratch.raw.data()));
+  if (is_plain) mask = ~uint32_t{0};
+  decode_chunk(scratch.raw, filters, mask, chunk_bytes, element_bytes, chunk_bytes / element_bytes,
+               scratch);
+}
+
+}  // namespace
+
+void check_filters(const Dataset& dataset) {
+  const Id list(BORA_HDF5(H5Dget_create_plist(dataset.id())));
+  if (H5Pget_layout(list.get()) != H5D_CHUNKED) {
+    H5Eclear2(H5E_DEFAULT);
+    return;
+  }
+  const int n = BORA_HDF5(H5Pget_nfilters(list.get()));
+  for (int i = 0; i < n; ++i) {
+    unsigned flags = 0, config = 0;
+    size_t n_values = 0;
+    char name[64] = "";
+    const H5Z_filter_t filter =
+        BORA_HDF5(H5Pget_filter2(list.get(), static_cast<unsigned>(i), &flags, &n_values, nullptr,
+                                 sizeof(name), name, &config));
+    BORA_CHECK(H5Zfilter_avail(filter) > 0, "stored with filter ", filter, " '", name,
+               "', which this HDF5 library does not have; install its plug-in (HDF5_PLUGIN_PATH) "
+               "or rewrite the file with deflate");
+  }
+}
+
+ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
+                       std::span<const int64_t> count) {
+  const Id list(BORA_HDF5(H5Dget_create_plist(dataset.id())));
+  if (H5Pget_layout(list.get()) != H5D_CHUNKED) {
+    H5Eclear2(H5E_DEFAULT);
+    return;
+  }
+  const std::optional<std::vector<Filter>> filters = filters_of(list.get());
+  if (!filters || begin.empty() || begin.size() > static_cast<size_t>(Shape::kMaxRank)) return;
+  const size_t rank = begin.size();
+  std::array<hsize_t, Shape::kMaxRank> sizes{};
+  BORA_HDF5(H5Pget_chunk(list.get(), static_cast<int>(rank), sizes.data()));
+  const Id type(BORA_HDF5(H5Dget_type(dataset.id())));
+  const auto element_bytes = static_cast<int64_t>(H5Tget_size(type.get()));
+  std::vector<int64_t> chunk;
+  int64_t bytes = element_bytes;
+  for (size_t i = 0; i < rank; ++i) {
+    chunk.push_back(static_cast<int64_t>(sizes[i]));
+    // The library keeps chunks below 4 GiB.
+    BORA_CHECK(chunk[i] > 0 && !__builtin_mul_overflow(bytes, chunk[i], &bytes) &&
+                   bytes < int64_t{1} << 32,
+               "a chunk of ", chunk[i], " elements on axis ", i,
+               ", more than 4 GiB in all or none");
+  }
+  file_ = Id(BORA_HDF5(H5Iget_file_id(dataset.id())));
+  hsize_t file_bytes = 0;
+  BORA_HDF5(H5Fget_filesize(file_.get(), &file_bytes));
+  ChunksOfBlock chunks(chunk, begin, count);
+  if (!filters->empty()) {
+    unsigned options = 0;
+    BORA_HDF5(H5Pget_chunk_opts(list.get(), &options));
+    const std::vector<int64_t> extents = dataset.extents();
+    while (!chunks.is_at_end()) {
+      const StoredChunk c = chunks.next();
+      bool is_plain = false;
+      if ((options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0)
+        for (size_t i = 0; i < rank; ++i) is_plain |= c.first[i] + chunk[i] > extents[i];
+      check_chunk(dataset, c, rank, *filters, is_plain, bytes, element_bytes,
+                  static_cast<int64_t>(file_bytes));
+    }
+    Scratch::of_this_thread().shrink();
+    return;
+  }
+  // Without filters the library says what the layout makes of a chunk, written or not; where a
+  // chunk itself is stored with fewer bytes, the driver sees it read them.
+  if (chunks.is_at_end()) return;
+  const StoredChunk c = chunks.next();
+  std::array<hsize_t, Shape::kMaxRank> first{};
+  for (size_t i = 0; i < rank; ++i) first[i] = static_cast<hsize_t>(c.first[i]);
+  hsize_t stored = 0;
+  if (H5Dget_chunk_storage_size(dataset.id(), first.data(), &stored) < 0)
+    H5Eclear2(H5E_DEFAULT);
+  else
+    BORA_CHECK(stored == 0 || stored == static_cast<hsize_t>(bytes), "its chunks are stored with ",
+               stored, " bytes, but their elements take ", bytes, ": the file is damaged");
+  const Id access(BORA_HDF5(H5Dget_access_plist(dataset.id())));
+  size_t slots = 0, cache_bytes = 0;
+  double preemption = 0;
+  BORA_HDF5(H5Pget_chunk_cache(access.get(), &slots, &cache_bytes, &preemption));
+  const Id how(BORA_HDF5(H5Fget_access_plist(file_.get())));
+  // Larger ones are not read whole, but their wanted part, to where it belongs.
+  if (!is_reader_driver(how.get()) || static_cast<size_t>(bytes) > cache_bytes) return;
+  void* handle = nullptr;
+  BORA_HDF5(H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &handle));
+  handle_ = static_cast<const ReaderHandle*>(handle);
+  handle_->least_read = bytes;
+}
+
+ChunkGuard::~ChunkGuard() {
+  if (handle_ != nullptr) handle_->least_read = 0;
+}
+
+}  // namespace bora::data::hdf5::detail
