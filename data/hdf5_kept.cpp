@@ -15,6 +15,7 @@ struct KeptChunks::Spare {
   std::mutex mutex;
   std::vector<std::vector<std::byte>> buffers;
 
+  Spare() { buffers.reserve(kMostSpare); }  // give() is called where nothing may throw
   void give(std::vector<std::byte> buffer) {
     const std::lock_guard lock(mutex);
     if (buffers.size() < kMostSpare) buffers.push_back(std::move(buffer));
@@ -95,8 +96,10 @@ std::vector<std::byte> KeptChunks::keep(const Name& name, KeptChunk chunk) {
       spare->give(std::move(kept->bytes));
       delete kept;
     });
-    order_.push_front({name, shared, bytes});
-    by_name_[name] = order_.begin();
+    Entries mine;
+    mine.push_front({name, shared, bytes});
+    by_name_[name] = mine.begin();
+    order_.splice(order_.begin(), mine);  // from here on nothing can throw
     bytes_ += bytes;
   }
   dropped.clear();

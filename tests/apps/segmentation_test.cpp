@@ -157,6 +157,11 @@ TEST(ClassWindows, GiveBackWhatTheyRead) {
     EXPECT_EQ(done, 11);
   }
   EXPECT_EQ(padding_of(image, "zero"), (std::vector<float>{0, 0}));
+  // The least of each channel, wherever it lies.
+  EXPECT_EQ(padding_of(Tensor::from<float>({1, 1, 3, 2}, {2, -5, -1, 7, 4, 0}), "minimum"),
+            (std::vector<float>{-1, -5}));
+  EXPECT_EQ(padding_of(Tensor::from<float>({1, 1, 3, 2}, {2, 8, 3, 7, 4, -3}), "minimum"),
+            (std::vector<float>{2, -3}));
   EXPECT_THROW(framed(image, plan_classes({4, 6, 8}, {11, 6, 4}, {0.5}).frame, {0, 0}), Error);
 }
 

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 
+#include "core/host.hpp"
 #include "tests/core/thread_collective.hpp"
 #include "tests/data/cache_fixture.hpp"
 #include "tests/data/small_disk.hpp"
@@ -180,6 +181,38 @@ TEST(SharedCache, ClearsNamesOfTheDeadAtTheStart) {
   EXPECT_NE(::shm_unlink(dead.c_str()), 0);
   EXPECT_NE(::shm_unlink(mine.c_str()), 0);  // of an earlier process with this number
   EXPECT_EQ(::shm_unlink(young.c_str()), 0);
+}
+
+// A rank may take minutes between making a segment and unnaming it: while the others of its host
+// open it, on a busy machine or under a debugger.
+TEST(SharedCache, LeavesOldNamesOfTheLiving) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // lives until the parent closes its end, or ends
+    ::close(pipe[1]);
+    char byte = 0;
+    ::_exit(::read(pipe[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  std::vector<std::string> names;
+  for (const pid_t pid : {::getpid(), child}) {
+    names.push_back(bora::detail::join("/bora-", pid, "-cache-", process_born(pid), "-7"));
+    const int fd = ::shm_open(names.back().c_str(), O_CREAT | O_RDWR, 0600);
+    EXPECT_GE(fd, 0);
+    const timespec old{::time(nullptr) - 3600, 0};
+    const timespec times[2]{old, old};
+    EXPECT_EQ(::futimens(fd, times), 0);
+    ::close(fd);
+  }
+  CacheFixture f(1);
+  VolumeCache::make(f.config("shared"), f.fields, nullptr);
+  for (const std::string& name : names) EXPECT_EQ(::shm_unlink(name.c_str()), 0) << name;
+  ::close(pipe[1]);
+  ::close(pipe[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 }  // namespace

@@ -245,6 +245,8 @@ TEST(ChunkShape, ChunksFitThePatchTheGridAndTheirSize) {
   EXPECT_EQ(chunk_for_patch({256, 256, 256}, {256, 256, 256}, 4), (Dims3{64, 64, 64}));
   EXPECT_EQ(chunk_for_patch({20, 5, 256}, {64, 64, 1}, 4), (Dims3{20, 5, 8}));
   EXPECT_EQ(chunk_for_patch({256, 256, 256}, {4, 4, 4}, 8), (Dims3{8, 8, 8}));
+  // Half of an odd patch rounded up: two chunks cover it.
+  EXPECT_EQ(chunk_for_patch({256, 256, 256}, {33, 31, 17}, 4), (Dims3{17, 16, 9}));
 }
 
 }  // namespace

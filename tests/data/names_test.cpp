@@ -157,6 +157,15 @@ TEST(Split, ByCaseAndByLists) {
   EXPECT_THAT(make_split(names, groups, none).validation, IsEmpty());
 }
 
+TEST(Split, AShareAboveNothingTakesAGroupAtLeast) {
+  SplitConfig config;
+  config.validation = config.test = 0.01;  // 0.03 of a group
+  const Split s = make_split({"a", "b", "c"}, {"1", "2", "3"}, config);
+  EXPECT_EQ(s.validation.size(), 1u);
+  EXPECT_EQ(s.test.size(), 1u);
+  EXPECT_EQ(s.train.size(), 1u);
+}
+
 TEST(Split, WhatCannotBeIsAUsageError) {
   std::vector<std::string> names, groups;
   make_cases(9, names, groups);
