@@ -47,6 +47,40 @@ bool finds_none(std::vector<std::string>& problems, Body&& body) {
   }
 }
 
+/// Throws Error where the coordinates say that an axis runs the other way: the lowest levels would
+/// be the highest ones, angles clockwise.  Pressure and depth rise downwards.
+void check_directions(const NetcdfFile& file, const std::vector<std::string>& axes) {
+  for (size_t k = 0; k < 3; ++k) {
+    const Axis axis = file.axis(axes[k]);
+    if (axis.centres.size() < 2) continue;
+    const double first = axis.centres.front(), last = axis.centres.back();
+    bool is_down = axis.units == "Pa" || axis.units == "hPa" || axis.units == "mbar";
+    const hdf5::Dataset d = file.hdf5().open_dataset(axes[k]);
+    if (d.has_attribute("positive") &&
+        d.attribute_type("positive").kind == hdf5::TypeInfo::Kind::text)
+      is_down = d.attribute<std::string>("positive") == "down";
+    is_down = is_down && k == 2;
+    BORA_CHECK(is_down ? last < first : first < last, "'", file.path(), "', coordinate '", axes[k],
+               "' goes from ", first, " to ", last, is_down ? ", which is downwards" : "",
+               ": wanted ", k == 2 ? "the lowest level first" : "it to rise",
+               "; turn the axis, with: ncpdq -a -", axes[k], " '", file.path(), "' out.nc");
+  }
+}
+
+/// Throws Error for a unit of speed that is certainly another one than m/s; others are believed.
+void check_wind_unit(const NetcdfFile& file, const std::string& variable) {
+  std::string unit;
+  for (const char c : file.info(variable).units)
+    if (c != ' ' && c != '.' && c != '^') unit += c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
+  for (const char* other : {"km/h",  "kmh-1", "kmhr-1", "km/hr", "kmh",   "kph",        "kn",
+                            "kt",    "kts",   "knot",   "knots", "mph",   "miles/hour", "cm/s",
+                            "cms-1", "mm/s",  "mms-1",  "km/s",  "kms-1", "ft/s",       "fts-1"})
+    BORA_CHECK(unit != other, "'", file.path(), "', variable '", variable, "' is in '",
+               file.info(variable).units,
+               "', wanted m/s; convert its values, or its attribute "
+               "'units' if that is wrong");
+}
+
 /// One of the two files: open, of a known grid.
 struct OpenFile {
   NetcdfFile file;
@@ -58,6 +92,7 @@ OpenFile open_file(const WindFilesConfig& files, const std::string& path,
   stamp = FileStamp::of(path);
   OpenFile open{open_wind_file(files, path), {}};
   open.grid = grid_of(open.file, variable, files.axes);
+  check_directions(open.file, files.axes);
   return open;
 }
 
@@ -140,6 +175,7 @@ void look_into(const WindConfig& config, WindCase& c, PreflightDepth depth,
   finds_none(problems, [&] { mask = open_file(f, c.mask_path, f.mask_variable, c.mask_stamp); });
   if (!c.wind_path.empty())
     finds_none(problems, [&] { wind = open_file(f, c.wind_path, f.wind_variable, c.wind_stamp); });
+  if (wind) finds_none(problems, [&] { check_wind_unit(wind->file, f.wind_variable); });
   if (problems.size() > n_before) return;
   c.grid = mask->grid;
   if (wind && !finds_none(problems, [&] { compare(f, c, *wind, *mask); })) return;
