@@ -49,21 +49,24 @@ bool finds_none(std::vector<std::string>& problems, Body&& body) {
 
 /// Throws Error where the coordinates say that an axis runs the other way: the lowest levels would
 /// be the highest ones, angles clockwise.  Pressure and depth rise downwards.
-void check_directions(const NetcdfFile& file, const std::vector<std::string>& axes) {
+void check_directions(const NetcdfFile& file, const std::vector<Axis>& axes) {
   for (size_t k = 0; k < 3; ++k) {
-    const Axis axis = file.axis(axes[k]);
+    const Axis& axis = axes[k];
     if (axis.centres.size() < 2) continue;
     const double first = axis.centres.front(), last = axis.centres.back();
     bool is_down = axis.units == "Pa" || axis.units == "hPa" || axis.units == "mbar";
-    const hdf5::Dataset d = file.hdf5().open_dataset(axes[k]);
-    if (d.has_attribute("positive") &&
-        d.attribute_type("positive").kind == hdf5::TypeInfo::Kind::text)
-      is_down = d.attribute<std::string>("positive") == "down";
+    if (k == 2) {
+      const hdf5::Dataset d = file.hdf5().open_dataset(axis.name);
+      if (d.has_attribute("positive") &&
+          d.attribute_type("positive").kind == hdf5::TypeInfo::Kind::text)
+        is_down = d.attribute<std::string>("positive") == "down";
+    }
     is_down = is_down && k == 2;
-    BORA_CHECK(is_down ? last < first : first < last, "'", file.path(), "', coordinate '", axes[k],
-               "' goes from ", first, " to ", last, is_down ? ", which is downwards" : "",
-               ": wanted ", k == 2 ? "the lowest level first" : "it to rise",
-               "; turn the axis, with: ncpdq -a -", axes[k], " '", file.path(), "' out.nc");
+    BORA_CHECK(is_down ? last < first : first < last, "'", file.path(), "', coordinate '",
+               axis.name, "' goes from ", first, " to ", last,
+               is_down ? ", which is downwards" : "", ": wanted ",
+               k == 2 ? "the lowest level first" : "it to rise",
+               "; turn the axis, with: ncpdq -a -", axis.name, " '", file.path(), "' out.nc");
   }
 }
 
@@ -85,14 +88,16 @@ void check_wind_unit(const NetcdfFile& file, const std::string& variable) {
 struct OpenFile {
   NetcdfFile file;
   Dims3 grid;
+  std::vector<Axis> axes;  ///< read once: opening data sets is what a look at headers costs
 };
 OpenFile open_file(const WindFilesConfig& files, const std::string& path,
                    const std::string& variable, FileStamp& stamp) {
   check_readable_file(path);
   stamp = FileStamp::of(path);
-  OpenFile open{open_wind_file(files, path), {}};
+  OpenFile open{open_wind_file(files, path), {}, {}};
   open.grid = grid_of(open.file, variable, files.axes);
-  check_directions(open.file, files.axes);
+  for (const std::string& name : files.axes) open.axes.push_back(open.file.axis(name));
+  check_directions(open.file, open.axes);
   return open;
 }
 
@@ -100,8 +105,9 @@ void compare(const WindFilesConfig& f, const WindCase& c, const OpenFile& wind,
              const OpenFile& mask) {
   BORA_CHECK(wind.grid == mask.grid, "'", c.wind_path, "' has a grid of ", wind.grid,
              " cells, its mask '", c.mask_path, "' one of ", mask.grid);
-  for (const std::string& name : f.axes) {
-    const Axis a = wind.file.axis(name), b = mask.file.axis(name);
+  for (size_t k = 0; k < f.axes.size(); ++k) {
+    const std::string& name = f.axes[k];
+    const Axis &a = wind.axes[k], &b = mask.axes[k];
     if (a.centres.empty() || b.centres.empty()) continue;
     BORA_CHECK(a.centres.size() == b.centres.size(), "'", c.wind_path, "' has ", a.centres.size(),
                " coordinates '", name, "', its mask '", c.mask_path, "' ", b.centres.size());
