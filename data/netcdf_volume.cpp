@@ -94,7 +94,7 @@ class NetcdfVolume : public VolumeFile {
       for (size_t i = 0; i < 3; ++i) {
         const std::string& name = v.dimensions[static_cast<size_t>(places[i])];
         if (name.empty()) continue;
-        const Axis axis = file_.axis(name);
+        const Axis& axis = coordinates_[i] = file_.axis(name);
         info_.spacing[i] = spacing_of(axis.centres);
         if (!axis.centres.empty()) units.push_back(axis.units);
       }
@@ -104,6 +104,7 @@ class NetcdfVolume : public VolumeFile {
   }
 
   const VolumeInfo& info() const override { return info_; }
+  const std::array<Axis, 3>& coordinates() const { return coordinates_; }
 
   Tensor read(const Dims3& begin, const Dims3& count, DType type) const override {
     check_box(info_, begin, count);
@@ -124,12 +125,18 @@ class NetcdfVolume : public VolumeFile {
   std::vector<int64_t> extents_;
   VolumeAxes axes_;
   VolumeInfo info_;
+  std::array<Axis, 3> coordinates_;
 };
 
 }  // namespace
 
 std::unique_ptr<VolumeFile> open_netcdf_volume(const VolumeSource& source) {
   return std::make_unique<NetcdfVolume>(source);
+}
+
+const std::array<Axis, 3>* coordinates_of(const VolumeFile& file) {
+  const auto* netcdf = dynamic_cast<const NetcdfVolume*>(&file);
+  return netcdf ? &netcdf->coordinates() : nullptr;
 }
 
 bool is_netcdf4(const std::string& path) {

@@ -2,9 +2,11 @@
 // A 3-D field in a variable of a NetCDF-4 file.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 
+#include "data/volume.hpp"
 #include "data/volume_file.hpp"
 
 namespace bora::data {
@@ -20,6 +22,10 @@ namespace bora::data {
 /// Throws Error naming the file and: the variables that there are, when none or several would do;
 /// the dimensions, when they cannot be told apart; what was found and wanted else.
 std::unique_ptr<VolumeFile> open_netcdf_volume(const VolumeSource& source);
+
+/// The coordinate variables of a NetCDF-4 volume along x, y, z, each without centres where the file
+/// has none; nullptr for a file of another format.  They live as long as `file`.
+const std::array<Axis, 3>* coordinates_of(const VolumeFile& file);
 
 /// Whether an HDF5 file was written as NetCDF-4 (its marks, or dimension scales).  Throws Error as
 /// hdf5::File::open does.

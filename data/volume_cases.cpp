@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/netcdf_volume.hpp"
 #include "data/orientation.hpp"
 #include "data/packed_text.hpp"
 #include "data/volume_list.hpp"
@@ -18,13 +19,37 @@
 namespace bora::data {
 namespace {
 
+/// What a file says of itself; `coordinates` of NetCDF alone.
+struct OpenedVolume {
+  VolumeInfo info;
+  std::array<Axis, 3> coordinates;
+};
+
+/// Throws Error where both files have coordinates of an axis and these differ by more than a
+/// thousandth of a cell (they are often f32): the values then lie elsewhere, or mirrored.
+void check_coordinates(const OpenedVolume& image, const OpenedVolume& other,
+                       const std::string& what) {
+  for (size_t k = 0; k < 3; ++k) {
+    const std::vector<double>&a = image.coordinates[k].centres, &b = other.coordinates[k].centres;
+    if (a.size() != b.size() || a.empty()) continue;
+    const double cell = a.size() < 2 ? 1 : std::abs(a.back() - a.front()) / double(a.size() - 1);
+    for (size_t i = 0; i < a.size(); ++i)
+      BORA_CHECK(std::abs(a[i] - b[i]) <= 1e-3 * cell, "the ", what, " '", other.info.source.path,
+                 "' lies elsewhere than its image '", image.info.source.path, "': coordinate '",
+                 other.coordinates[k].name, "' is ", b[i], " at cell ", i, " of axis ", "xyz"[k],
+                 ", the image's '", image.coordinates[k].name, "' ", a[i], "; wanted the same");
+  }
+}
+
 /// Throws Error unless a label or weight fits its image.
-void check_partner(const VolumesConfig& config, const VolumeInfo& image, const VolumeInfo& other,
-                   const std::string& what) {
+void check_partner(const VolumesConfig& config, const OpenedVolume& opened_image,
+                   const OpenedVolume& opened_other, const std::string& what) {
+  const VolumeInfo &image = opened_image.info, &other = opened_other.info;
   BORA_CHECK(other.grid == image.grid, "the ", what, " '", other.source.path, "' has a grid of ",
              other.grid, " cells, its image '", image.source.path, "' one of ", image.grid);
   BORA_CHECK(other.channels == 1, "the ", what, " '", other.source.path, "' has ", other.channels,
              " channels, wanted one");
+  check_coordinates(opened_image, opened_other, what);
   if (!image.affine || !other.affine) return;
   const double far = corner_distance(*image.affine, *other.affine, image.grid);
   if (far <= config.affine_tolerance_mm) return;
@@ -40,37 +65,50 @@ void check_partner(const VolumesConfig& config, const VolumeInfo& image, const V
             ")", turned);
 }
 
-/// Empty too for an affine that says nothing (singular): such a volume can be trained on.
-std::string orientation_or_none(const VolumeInfo& info) {
-  if (!info.affine) return {};
+/// By the affine, "RAS"; by coordinates of all axes "x+ y- z+" for rising and falling ones.  Empty
+/// without either, and for an affine that says nothing (singular): such a volume can be trained on.
+std::string orientation_or_none(const OpenedVolume& opened) {
+  if (!opened.info.affine) {
+    std::string out;
+    for (size_t k = 0; k < 3; ++k) {
+      const std::vector<double>& a = opened.coordinates[k].centres;
+      if (a.size() < 2) return {};
+      out += std::string(out.empty() ? "" : " ") + "xyz"[k] + (a.back() < a.front() ? '-' : '+');
+    }
+    return out;
+  }
   try {
-    return orientation_of(*info.affine);
+    return orientation_of(*opened.info.affine);
   } catch (const Error&) {
     return {};
   }
 }
 
-VolumeInfo open_info(const VolumeSource& source, FileStamp& stamp) {
+OpenedVolume open_info(const VolumeSource& source, FileStamp& stamp) {
   check_readable_file(source.path);
   stamp = FileStamp::of(source.path);
-  return open_volume(source)->info();
+  const std::unique_ptr<VolumeFile> file = open_volume(source);
+  OpenedVolume opened{file->info(), {}};
+  if (const auto* coordinates = coordinates_of(*file)) opened.coordinates = *coordinates;
+  return opened;
 }
 
 /// Opens the case's files and fills in what they say; throws Error saying what is wrong.
 void open_headers(const VolumesConfig& config, const std::string& box, VolumeCase& c) {
-  const VolumeInfo image = open_info(c.image, c.image_stamp);
+  const OpenedVolume opened = open_info(c.image, c.image_stamp);
+  const VolumeInfo& image = opened.info;
   c.grid = image.grid;
   c.channels = image.channels;
   c.spacing = image.spacing;
-  c.orientation = orientation_or_none(image);
+  c.orientation = orientation_or_none(opened);
   c.image_type = image.type == DType::u8 ? DType::u8 : DType::f32;
   if (!c.label.path.empty()) {
-    const VolumeInfo label = open_info(c.label, c.label_stamp);
-    check_partner(config, image, label, "label");
-    c.label_type = label.type == DType::u8 ? DType::u8 : DType::i32;
+    const OpenedVolume label = open_info(c.label, c.label_stamp);
+    check_partner(config, opened, label, "label");
+    c.label_type = label.info.type == DType::u8 ? DType::u8 : DType::i32;
   }
   if (!c.weight.path.empty())
-    check_partner(config, image, open_info(c.weight, c.weight_stamp), "weight file");
+    check_partner(config, opened, open_info(c.weight, c.weight_stamp), "weight file");
   c.box = box.empty() ? Box{{}, c.grid} : Box::parse(box, c.grid);
   BORA_CHECK(c.box.is_inside(c.grid), "box ", c.box.text(), " is not inside the grid of ", c.grid,
              " cells of '", c.image.path, "'");
@@ -193,10 +231,12 @@ void check_together(const std::vector<VolumeCase>& cases, std::vector<bool>& bad
 }
 
 /// A line for a data set whose volumes are turned or mirrored against each other; empty if not.
-std::string turned_volumes(const std::vector<VolumeCase>& cases) {
+/// Those with an affine are compared with each other, and those with coordinates.
+std::string turned_volumes(const std::vector<VolumeCase>& cases, bool by_affine) {
   std::map<std::string, std::vector<const VolumeCase*>> by_axes;
   for (const VolumeCase& c : cases)
-    if (!c.orientation.empty()) by_axes[c.orientation].push_back(&c);
+    if (!c.orientation.empty() && (c.orientation.find(' ') == std::string::npos) == by_affine)
+      by_axes[c.orientation].push_back(&c);
   if (by_axes.size() < 2) return {};
   std::string text;
   for (const auto& [axes, those] : by_axes) {
@@ -262,11 +302,15 @@ VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks,
   BORA_CHECK(!out.cases.empty(), "no case among ", where, ": wanted pairs of <case>",
              config.image_suffix, " and <case>", config.label_suffix,
              " (volumes.image_suffix, volumes.label_suffix)");
-  const std::string turned = turned_volumes(out.cases);
-  if (!turned.empty() && (!ranks || ranks->rank() == 0))
-    log_warn("the axes of ", where, " run in different directions: ", turned,
-             "; the network sees these cases mirrored or turned against each other; unet3d data "
-             "convert --orientation=ras writes them all alike");
+  for (const bool by_affine : {true, false}) {
+    const std::string turned = turned_volumes(out.cases, by_affine);
+    if (!turned.empty() && (!ranks || ranks->rank() == 0))
+      log_warn("the axes of ", where, " run in different directions: ", turned,
+               "; the network sees these cases mirrored or turned against each other; ",
+               by_affine ? "unet3d data convert --orientation=ras writes them all alike"
+                         : "a '-' is a falling coordinate: turn such axes in the files, with "
+                           "ncpdq -a -NAME say");
+  }
   return out;
 }
 

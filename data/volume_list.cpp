@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -268,6 +269,20 @@ class Lister {
   ListedVolumes out_;
 };
 
+/// Whether a file of a name that says nothing (.mat, .he5) is HDF5: its mark, or behind a user
+/// block.
+bool has_hdf5_start(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;
+  std::ifstream in(path, std::ios::binary);
+  for (const std::streamoff at : {0, 512, 1024, 2048}) {
+    char mark[8] = {};
+    if (!in.seekg(at) || !in.read(mark, 8)) return false;
+    if (std::string_view(mark, 8) == "\x89HDF\r\n\x1a\n") return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 VolumeSource volume_source(const VolumesConfig& config, const std::string& path,
@@ -279,8 +294,11 @@ VolumeSource volume_source(const VolumesConfig& config, const std::string& path,
   const auto is_one_of = [&](std::initializer_list<const char*> ends) {
     return std::any_of(ends.begin(), ends.end(), [&](const char* e) { return name.ends_with(e); });
   };
-  const bool hdf5 = is_one_of({".h5", ".hdf5", ".hdf"});
-  if (hdf5 || is_one_of({".nc", ".nc4", ".cdf"})) source.variable = variable;
+  const bool netcdf = is_one_of({".nc", ".nc4", ".cdf"});
+  const bool other = is_one_of({".npy", ".nii", ".gz", ".hdr", ".img"});
+  const bool hdf5 =
+      is_one_of({".h5", ".hdf5", ".hdf"}) || (!netcdf && !other && has_hdf5_start(path));
+  if (hdf5 || netcdf) source.variable = variable;
   if (hdf5 || is_one_of({".npy"})) source.order = config.order;
   return source;
 }

@@ -47,17 +47,57 @@ bool finds_none(std::vector<std::string>& problems, Body&& body) {
   }
 }
 
+/// Throws Error where the coordinates say that an axis runs the other way: the lowest levels would
+/// be the highest ones, angles clockwise.  Pressure and depth rise downwards.
+void check_directions(const NetcdfFile& file, const std::vector<Axis>& axes) {
+  for (size_t k = 0; k < 3; ++k) {
+    const Axis& axis = axes[k];
+    if (axis.centres.size() < 2) continue;
+    const double first = axis.centres.front(), last = axis.centres.back();
+    bool is_down = axis.units == "Pa" || axis.units == "hPa" || axis.units == "mbar";
+    if (k == 2) {
+      const hdf5::Dataset d = file.hdf5().open_dataset(axis.name);
+      if (d.has_attribute("positive") &&
+          d.attribute_type("positive").kind == hdf5::TypeInfo::Kind::text)
+        is_down = d.attribute<std::string>("positive") == "down";
+    }
+    is_down = is_down && k == 2;
+    BORA_CHECK(is_down ? last < first : first < last, "'", file.path(), "', coordinate '",
+               axis.name, "' goes from ", first, " to ", last,
+               is_down ? ", which is downwards" : "", ": wanted ",
+               k == 2 ? "the lowest level first" : "it to rise",
+               "; turn the axis, with: ncpdq -a -", axis.name, " '", file.path(), "' out.nc");
+  }
+}
+
+/// Throws Error for a unit of speed that is certainly another one than m/s; others are believed.
+void check_wind_unit(const NetcdfFile& file, const std::string& variable) {
+  std::string unit;
+  for (const char c : file.info(variable).units)
+    if (c != ' ' && c != '.' && c != '^') unit += c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
+  for (const char* other : {"km/h",  "kmh-1", "kmhr-1", "km/hr", "kmh",   "kph",        "kn",
+                            "kt",    "kts",   "knot",   "knots", "mph",   "miles/hour", "cm/s",
+                            "cms-1", "mm/s",  "mms-1",  "km/s",  "kms-1", "ft/s",       "fts-1"})
+    BORA_CHECK(unit != other, "'", file.path(), "', variable '", variable, "' is in '",
+               file.info(variable).units,
+               "', wanted m/s; convert its values, or its attribute "
+               "'units' if that is wrong");
+}
+
 /// One of the two files: open, of a known grid.
 struct OpenFile {
   NetcdfFile file;
   Dims3 grid;
+  std::vector<Axis> axes;  ///< read once: opening data sets is what a look at headers costs
 };
 OpenFile open_file(const WindFilesConfig& files, const std::string& path,
                    const std::string& variable, FileStamp& stamp) {
   check_readable_file(path);
   stamp = FileStamp::of(path);
-  OpenFile open{open_wind_file(files, path), {}};
+  OpenFile open{open_wind_file(files, path), {}, {}};
   open.grid = grid_of(open.file, variable, files.axes);
+  for (const std::string& name : files.axes) open.axes.push_back(open.file.axis(name));
+  check_directions(open.file, open.axes);
   return open;
 }
 
@@ -65,8 +105,9 @@ void compare(const WindFilesConfig& f, const WindCase& c, const OpenFile& wind,
              const OpenFile& mask) {
   BORA_CHECK(wind.grid == mask.grid, "'", c.wind_path, "' has a grid of ", wind.grid,
              " cells, its mask '", c.mask_path, "' one of ", mask.grid);
-  for (const std::string& name : f.axes) {
-    const Axis a = wind.file.axis(name), b = mask.file.axis(name);
+  for (size_t k = 0; k < f.axes.size(); ++k) {
+    const std::string& name = f.axes[k];
+    const Axis &a = wind.axes[k], &b = mask.axes[k];
     if (a.centres.empty() || b.centres.empty()) continue;
     BORA_CHECK(a.centres.size() == b.centres.size(), "'", c.wind_path, "' has ", a.centres.size(),
                " coordinates '", name, "', its mask '", c.mask_path, "' ", b.centres.size());
@@ -140,6 +181,7 @@ void look_into(const WindConfig& config, WindCase& c, PreflightDepth depth,
   finds_none(problems, [&] { mask = open_file(f, c.mask_path, f.mask_variable, c.mask_stamp); });
   if (!c.wind_path.empty())
     finds_none(problems, [&] { wind = open_file(f, c.wind_path, f.wind_variable, c.wind_stamp); });
+  if (wind) finds_none(problems, [&] { check_wind_unit(wind->file, f.wind_variable); });
   if (problems.size() > n_before) return;
   c.grid = mask->grid;
   if (wind && !finds_none(problems, [&] { compare(f, c, *wind, *mask); })) return;

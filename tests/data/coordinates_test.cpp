@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows 71, 88: what coordinates and units say of where values lie, and which way the axes run, is
+// believed: a label that is mirrored against its image, heights that fall, speeds in km/h are told.
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "data/volume_cases.hpp"
+#include "data/wind_files.hpp"
+#include "tests/data/volume_fixture.hpp"
+#include "tests/data/wind_fixture.hpp"
+#include "tests/support/message_of.hpp"
+
+namespace bora::data::test {
+namespace {
+
+using bora::testing::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Tensor steps(int64_t n, double first, double step) {
+  Tensor t = Tensor::empty({n}, DType::f64);
+  for (int64_t i = 0; i < n; ++i) t.data<double>()[i] = first + step * static_cast<double>(i);
+  return t;
+}
+
+class VolumeCoordinates : public VolumeTest {
+ protected:
+  /// A field of 4 x 3 x 2 cells with coordinates of steps of 2; y falls on request.
+  void field(const std::string& name, const std::string& variable, const Tensor& values,
+             double first_y, double step_y) const {
+    NetcdfWriter out(root + "/" + name);
+    out.coordinate("x", steps(4, 0, 2));
+    out.coordinate("y", steps(3, first_y, step_y));
+    out.coordinate("z", steps(2, 0, 2));
+    out.variable(variable, {"x", "y", "z"}, values);
+    out.close();
+  }
+  void pair(const std::string& name, double first_y, double step_y) const {
+    field(name + "_image.nc", "raw", places({4, 3, 2}), first_y, step_y);
+    field(name + "_label.nc", "label", no_labels({4, 3, 2}), first_y, step_y);
+  }
+  VolumesConfig config() const {
+    VolumesConfig c = pairs();
+    c.order.clear();
+    c.image_suffix = "_image.nc";
+    c.label_suffix = "_label.nc";
+    return c;
+  }
+};
+
+TEST_F(VolumeCoordinates, ALabelThatLiesElsewhereIsRefused) {
+  pair("a", 0, 2);
+  EXPECT_EQ(find_volume_cases(config()).cases.size(), 1U);
+  field("a_label.nc", "label", no_labels({4, 3, 2}), 1e-3, 2);  // f32 of someone else
+  EXPECT_EQ(find_volume_cases(config()).cases.size(), 1U);
+  field("a_label.nc", "label", no_labels({4, 3, 2}), 4, -2);
+  EXPECT_THAT(message_of([&] { find_volume_cases(config()); }),
+              AllOf(HasSubstr("a_label.nc' lies elsewhere than its image"),
+                    HasSubstr("coordinate 'y' is 4 at cell 0 of axis y, the image's 'y' 0")));
+  field("a_label.nc", "label", no_labels({4, 3, 2}), 2, 2);
+  EXPECT_THAT(message_of([&] { find_volume_cases(config()); }),
+              HasSubstr("coordinate 'y' is 2 at cell 0"));
+}
+
+TEST_F(VolumeCoordinates, AxesThatRiseInSomeCasesAndFallInOthersAreToldOnce) {
+  pair("a", 0, 2);
+  pair("b", 0, 2);
+  const auto warning = [&] {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(find_volume_cases(config()).cases.size(), 2U);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning(), "");
+  pair("b", 4, -2);
+  EXPECT_THAT(warning(),
+              AllOf(HasSubstr("x+ y+ z+ in 1 ('a'), x+ y- z+ in 1 ('b')"), HasSubstr("ncpdq")));
+}
+
+TEST_F(VolumeCoordinates, AnHdf5FileOfAnotherNameHasItsVariables) {
+  hdf5::Lock lock;
+  for (const char* name : {"a.mat", "b.mat"}) {
+    hdf5::File file = hdf5::File::create(root + "/" + name);
+    file.write_dataset("raw", places({4, 3, 2}));
+    file.write_dataset("label", no_labels({4, 3, 2}));
+    file.close();
+  }
+  VolumesConfig c = pairs();
+  c.image_suffix = c.label_suffix = ".mat";
+  const VolumeCases found = find_volume_cases(c);
+  ASSERT_EQ(found.cases.size(), 2U);
+  EXPECT_EQ(found.cases[0].image.variable, "raw");
+  EXPECT_EQ(found.cases[0].label.variable, "label");
+  EXPECT_EQ(found.cases[0].grid, (Dims3{4, 3, 2}));  // volumes.order counts, too
+}
+
+class WindCoordinates : public WindDatasetTest {
+ protected:
+  struct Kind {
+    double first_z = 0, step_z = 5;
+    std::string positive = {};
+    std::string unit = "m s-1";
+  };
+  /// Writes both files of case 0VF1 anew.
+  void write_case(const Kind& kind) const {
+    const auto file = [&](const std::string& path, const std::string& variable,
+                          const std::string& unit) {
+      NetcdfWriter out(path);
+      out.coordinate("x", steps(12, 0, 5));
+      out.coordinate("y", steps(9, 0, 5));
+      hdf5::Dataset& z = out.coordinate("z", steps(7, kind.first_z, kind.step_z));
+      if (!kind.positive.empty()) z.set_attribute("positive", kind.positive);
+      out.variable(variable, {"x", "y", "z"}, Tensor::full({12, 9, 7}, 1, DType::f32))
+          .set_attribute("units", unit);
+      out.close();
+    };
+    file(wind("0VF1"), "wind_speed", kind.unit);
+    file(mask("0VF1"), "building_mask", "1");
+  }
+  std::string refusal() const {
+    return message_of([&] { find_wind_files(config_); });
+  }
+};
+
+TEST_F(WindCoordinates, HeightsThatFallAreRefused) {
+  write_case({});
+  EXPECT_THAT(find_wind_files(config_).problems, IsEmpty());
+  write_case({.first_z = 30, .step_z = -5});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(wind("0VF1")), HasSubstr(mask("0VF1")),
+                               HasSubstr("coordinate 'z' goes from 30 to 0: wanted the lowest "
+                                         "level first; turn the axis, with: ncpdq -a -z")));
+  write_case({.first_z = 0, .step_z = 5, .positive = "down"});
+  EXPECT_THAT(refusal(), HasSubstr("coordinate 'z' goes from 0 to 30, which is downwards"));
+  write_case({.first_z = 30, .step_z = -5, .positive = "down"});
+  EXPECT_THAT(find_wind_files(config_).problems, IsEmpty());
+}
+
+TEST_F(WindCoordinates, AnotherUnitOfSpeedIsRefused) {
+  for (const std::string unit : {"km/h", "km h-1", "knots", "MPH"}) {
+    write_case({.unit = unit});
+    EXPECT_THAT(refusal(),
+                AllOf(HasSubstr(wind("0VF1")),
+                      HasSubstr("variable 'wind_speed' is in '" + unit + "', wanted m/s")));
+  }
+  for (const std::string unit : {"m s-1", "m/s", "m s^-1", "meter second-1", "1"}) {
+    write_case({.unit = unit});
+    EXPECT_THAT(find_wind_files(config_).problems, IsEmpty()) << unit;
+  }
+}
+
+}  // namespace
+}  // namespace bora::data::test
