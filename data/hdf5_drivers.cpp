@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our two drivers of the HDF5 library: the writer's, which keeps what could not be written, and the
-// reader's, which mistrusts the file.
+// The writer's driver keeps what could not be written, the reader's mistrusts the file.
 #include <fcntl.h>
 #include <hdf5.h>
 #include <sys/stat.h>
@@ -342,6 +341,7 @@ herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void
       read_at(f.handle.descriptor, static_cast<int64_t>(at), static_cast<int64_t>(bytes), buffer);
   if (n < 0) return -1;
   const auto done = static_cast<size_t>(n);
+  if (bytes - done > 65536) return -1;  // more than a guess of a header's size; GiB have been seen
   std::memset(static_cast<char*>(buffer) + done, 0, bytes - done);  // as sec2 does
   const auto* begin = static_cast<const unsigned char*>(buffer);
   if (type == H5FD_MEM_OHDR && !is_sound_header(f, at, begin, bytes)) return -1;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <cstring>
@@ -66,6 +67,20 @@ TEST(Hdf5Guard, ReadingF64AsF32GivesTheLibrarysBits) {
       ASSERT_EQ(ours.shape(), theirs.shape());
       EXPECT_EQ(std::memcmp(ours.raw(), theirs.raw(), static_cast<size_t>(ours.bytes())), 0);
     }
+}
+
+// Found by a fuzzer: 56 bytes whose superblock names an object header of 1 GiB.  Its zeros behind
+// the end of the file must not become memory.
+TEST(Hdf5Guard, AHeaderLargerThanTheFileTakesNoMemory) {
+  const auto peak_kib = [] {
+    rusage use{};
+    ::getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+  };
+  const std::string path = "tests/fuzz/corpus/hdf5_volume/header_of_a_gib.h5";
+  const auto before = peak_kib();
+  EXPECT_THAT(message_of([&] { hdf5::File::open(path); }), ::testing::HasSubstr(path));
+  EXPECT_LT(peak_kib() - before, 200 * 1024);
 }
 
 }  // namespace
