@@ -58,6 +58,18 @@ TEST_F(WindMessages, AWindowThatIsTooSmallForTheNetworkIsNamed) {
               AllOf(HasSubstr("case 0VF1"), HasSubstr("12x10x3 is too small")));
 }
 
+TEST_F(WindMessages, AValidationCaseWithoutAnOpenCellIsNamed) {
+  WindTask task(config, *ranks);
+  const nn::ParameterArena arena(task.model(), DType::f32);
+  nn::initialise(task.model(), 1);
+  data::Sample sample = data::read_sample(*task.validation(), 0, data::WindowChoice::centred());
+  sample.region = Tensor::zeros(sample.region.shape(), sample.region.dtype());
+  const NoGrad no_tape;
+  EXPECT_THAT(
+      message_of([&] { task.validate(data::collate({sample}), cpu()); }),
+      HasSubstr("validation case " + sample.name + " has no open cell: it cannot be scored"));
+}
+
 TEST_F(WindMessages, SettingsThatCannotBeAreNamedByTheirKey) {
   config.data.root.clear();
   EXPECT_THAT(message_of([&] { WindTask task(config, *ranks); }),

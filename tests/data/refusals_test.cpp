@@ -58,6 +58,9 @@ TEST_F(Refusals, NetcdfVariablesThatAreNoVolume) {
                                                   "than one cell; wanted one channel axis")));
   netcdf({"x", "y", "z"}, {2, 2, 2}, "valid_min", std::vector<int64_t>{1, 2});
   EXPECT_THAT(opened("a.nc", "speed"), HasSubstr("valid_min holds 2 values, wanted 1"));
+  netcdf({"x", "y", "z"}, {2, 0, 2}, "units", "m");
+  EXPECT_THAT(opened("a.nc", "speed"),
+              AllOf(HasSubstr(folder.file("a.nc")), HasSubstr("dimension 'y' has no cells")));
 }
 
 TEST_F(Refusals, Hdf5ArraysThatAreNoVolume) {
@@ -75,6 +78,14 @@ TEST_F(Refusals, Hdf5ArraysThatAreNoVolume) {
   }
   EXPECT_THAT(opened("empty.h5", "raw"),
               AllOf(HasSubstr(folder.file("empty.h5")), HasSubstr("no cells")));
+  for (const Shape& shape : {Shape{4, 4}, Shape{2, 2, 2, 2, 2}}) {
+    hdf5::File file = hdf5::File::create(folder.file("axes.h5"));
+    file.create_dataset("raw", shape, "f32", {}).write(Tensor::zeros(shape, DType::f32));
+    file.close();
+    EXPECT_THAT(opened("axes.h5", "raw"),
+                AllOf(HasSubstr(folder.file("axes.h5")),
+                      HasSubstr(std::to_string(shape.rank()) + " axes"), HasSubstr("wanted")));
+  }
   write("affine", {1, 2, 3});
   EXPECT_THAT(opened("a.h5", "raw"), AllOf(HasSubstr(folder.file("a.h5")),
                                            HasSubstr("attribute 'affine': 3 numbers, wanted 12")));
