@@ -60,6 +60,7 @@ TEST_F(WindMessages, AWindowThatIsTooSmallForTheNetworkIsNamed) {
 
 TEST_F(WindMessages, AValidationCaseWithoutAnOpenCellIsNamed) {
   WindTask task(config, *ranks);
+  task.prepare(*ranks);
   const nn::ParameterArena arena(task.model(), DType::f32);
   nn::initialise(task.model(), 1);
   data::Sample sample = data::read_sample(*task.validation(), 0, data::WindowChoice::centred());
