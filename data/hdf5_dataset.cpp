@@ -251,8 +251,12 @@ std::vector<int64_t> Dataset::extents() const {
   BORA_CHECK(H5Sget_simple_extent_type(space.get()) != H5S_NULL, "'", label_,
              "' has no elements (null space)");
   const int rank = BORA_HDF5(H5Sget_simple_extent_ndims(space.get()));
-  std::vector<hsize_t> extents(static_cast<size_t>(rank));
-  if (rank > 0) BORA_HDF5(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr));
+  std::vector<hsize_t> extents(static_cast<size_t>(rank)), most(extents.size());
+  if (rank > 0) BORA_HDF5(H5Sget_simple_extent_dims(space.get(), extents.data(), most.data()));
+  // The library believes it, and reads behind its buffers.
+  for (size_t i = 0; i < extents.size(); ++i)
+    BORA_CHECK(extents[i] <= most[i], "'", label_, "' has an axis of ", extents[i],
+               " elements that may have ", most[i], " at most: the file is damaged");
   // Beyond what a file can hold, sums of bytes would overflow on the way.
   constexpr hsize_t kMost = hsize_t{1} << 56;
   hsize_t n = 1;

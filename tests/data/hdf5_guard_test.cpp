@@ -21,11 +21,10 @@ namespace {
 TEST(Hdf5Guard, ChunksThatAreTooShortForTheirElementsAreRefused) {
   for (const char* name : {"chunk_too_short.h5", "filtered_chunk_too_short.h5"}) {
     const std::string path = std::string("tests/fuzz/corpus/hdf5_volume/") + name;
-    const auto volume = open_hdf5_volume({path, "raw", ""});
-    const Dims3 grid = volume->info().grid;
     int n_refused = 0;
     for (const DType type : {DType::f32, DType::u8}) try {
-        volume->read({0, 0, 0}, grid, type);
+        const auto volume = open_hdf5_volume({path, "raw", ""});  // or here, for extents
+        volume->read({0, 0, 0}, volume->info().grid, type);
       } catch (const Error& e) {
         ++n_refused;
         EXPECT_THAT(e.what(), ::testing::HasSubstr(path));
@@ -67,6 +66,16 @@ TEST(Hdf5Guard, ReadingF64AsF32GivesTheLibrarysBits) {
       ASSERT_EQ(ours.shape(), theirs.shape());
       EXPECT_EQ(std::memcmp(ours.raw(), theirs.raw(), static_cast<size_t>(ours.bytes())), 0);
     }
+}
+
+// Found by a fuzzer: an axis of 1024 elements where the file says that 4 are the most.
+TEST(Hdf5Guard, ExtentsBeyondTheirLimitAreRefused) {
+  const std::string path = "tests/fuzz/corpus/hdf5_volume/extent_beyond_its_limit.h5";
+  EXPECT_THAT(message_of([&] {
+                open_hdf5_volume({path, "raw", ""});
+              }),
+              ::testing::AllOf(::testing::HasSubstr(path), ::testing::HasSubstr("1024"),
+                               ::testing::HasSubstr("4 at most: the file is damaged")));
 }
 
 // Found by a fuzzer: 56 bytes whose superblock names an object header of 1 GiB.  Its zeros behind
