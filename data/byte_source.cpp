@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -171,6 +172,16 @@ std::unique_ptr<ByteSource> open_bytes(const std::string& path) {
   if (file->read_some(0, mark.data(), 2) == 2 && mark[0] == 0x1f && mark[1] == 0x8b)
     return std::make_unique<GzipFile>(std::move(file));
   return file;
+}
+
+bool has_hdf5_mark(ByteSource& file) {
+  if (file.is_gzip()) return false;
+  std::array<char, 8> mark{};
+  for (int64_t at = 0; at + 8 <= file.file_bytes(); at = at == 0 ? 512 : at * 2)
+    if (file.read_some(at, mark.data(), 8) == 8 &&
+        std::string_view(mark.data(), 8) == "\x89HDF\r\n\x1a\n")
+      return true;
+  return false;
 }
 
 }  // namespace bora::data

@@ -41,4 +41,8 @@ class ByteSource {
 /// is missing, not a plain file, or unreadable.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 
+/// Whether a plain file has the mark of HDF5, at its start or behind a user block of 512, 1024,
+/// 2048, ... bytes.
+bool has_hdf5_mark(ByteSource& file);
+
 }  // namespace bora::data

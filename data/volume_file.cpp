@@ -22,8 +22,6 @@
 namespace bora::data {
 namespace {
 
-constexpr std::string_view kHdf5 = "\x89HDF\r\n\x1a\n";
-
 /// Formats that people give by mistake, told by name.
 struct Stranger {
   std::string_view mark;
@@ -64,15 +62,6 @@ std::string shown(std::string_view bytes) {
   return hex + " ('" + text + "')";
 }
 
-/// At the start, or behind a user block of 512, 1024, 2048, ... bytes.
-bool has_hdf5_mark(ByteSource& file) {
-  std::array<char, 8> mark{};
-  for (int64_t at = 0; at + 8 <= file.file_bytes(); at = at == 0 ? 512 : at * 2)
-    if (file.read_some(at, mark.data(), 8) == 8 && std::string_view(mark.data(), 8) == kHdf5)
-      return true;
-  return false;
-}
-
 std::unique_ptr<VolumeFile> open_hdf5(const VolumeSource& source) {
   std::string end = source.path.substr(source.path.rfind('.') + 1);
   for (char& c : end) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -95,7 +84,7 @@ std::unique_ptr<VolumeFile> open_volume(const VolumeSource& source) {
     const int64_t n = file->read_some(0, start.data(), std::ssize(start));
     bytes = std::span<const std::byte>(start).first(static_cast<size_t>(n));
     BORA_CHECK(file->file_bytes() > 0, "reading '", path, "': the file is empty");
-    is_hdf5 = !is_gzip && has_hdf5_mark(*file);
+    is_hdf5 = has_hdf5_mark(*file);
   }
   const std::string_view text = text_of(bytes);
   // The values of a pair have no mark: there the name counts.

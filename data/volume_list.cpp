@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/byte_source.hpp"
 #include "data/case_table.hpp"
 #include "data/csv.hpp"
 #include "data/folder_files.hpp"
@@ -269,18 +269,14 @@ class Lister {
   ListedVolumes out_;
 };
 
-/// Whether a file of a name that says nothing (.mat, .he5) is HDF5: its mark, or behind a user
-/// block.
-bool has_hdf5_start(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return false;
-  std::ifstream in(path, std::ios::binary);
-  for (const std::streamoff at : {0, 512, 1024, 2048}) {
-    char mark[8] = {};
-    if (!in.seekg(at) || !in.read(mark, 8)) return false;
-    if (std::string_view(mark, 8) == "\x89HDF\r\n\x1a\n") return true;
+/// Of a file whose name says nothing (.mat, .he5).  One that cannot be read is told when its case
+/// is opened.
+bool is_hdf5_by_content(const std::string& path) {
+  try {
+    return has_hdf5_mark(*open_bytes(path));
+  } catch (const Error&) {
+    return false;
   }
-  return false;
 }
 
 }  // namespace
@@ -297,7 +293,7 @@ VolumeSource volume_source(const VolumesConfig& config, const std::string& path,
   const bool netcdf = is_one_of({".nc", ".nc4", ".cdf"});
   const bool other = is_one_of({".npy", ".nii", ".gz", ".hdr", ".img"});
   const bool hdf5 =
-      is_one_of({".h5", ".hdf5", ".hdf"}) || (!netcdf && !other && has_hdf5_start(path));
+      is_one_of({".h5", ".hdf5", ".hdf"}) || (!netcdf && !other && is_hdf5_by_content(path));
   if (hdf5 || netcdf) source.variable = variable;
   if (hdf5 || is_one_of({".npy"})) source.order = config.order;
   return source;
