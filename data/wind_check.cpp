@@ -54,15 +54,15 @@ void check_directions(const NetcdfFile& file, const std::vector<Axis>& axes) {
     const Axis& axis = axes[k];
     if (axis.centres.size() < 2) continue;
     const double first = axis.centres.front(), last = axis.centres.back();
-    bool is_down = axis.units == "Pa" || axis.units == "hPa" || axis.units == "mbar";
+    bool is_down = false;
     if (k == 2) {
+      is_down = axis.units == "Pa" || axis.units == "hPa" || axis.units == "mbar";
       const hdf5::Dataset d = file.hdf5().open_dataset(axis.name);
       if (d.has_attribute("positive") &&
           d.attribute_type("positive").kind == hdf5::TypeInfo::Kind::text)
         is_down = d.attribute<std::string>("positive") == "down";
     }
-    is_down = is_down && k == 2;
-    BORA_CHECK(is_down ? last < first : first < last, "'", file.path(), "', coordinate '",
+    BORA_CHECK(is_down ? last <= first : first <= last, "'", file.path(), "', coordinate '",
                axis.name, "' goes from ", first, " to ", last,
                is_down ? ", which is downwards" : "", ": wanted ",
                k == 2 ? "the lowest level first" : "it to rise",

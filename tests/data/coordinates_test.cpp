@@ -130,6 +130,8 @@ TEST_F(WindCoordinates, HeightsThatFallAreRefused) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr(wind("0VF1")), HasSubstr(mask("0VF1")),
                                HasSubstr("coordinate 'z' goes from 30 to 0: wanted the lowest "
                                          "level first; turn the axis, with: ncpdq -a -z")));
+  write_case({.first_z = 3, .step_z = 0});  // says nothing
+  EXPECT_THAT(find_wind_files(config_).problems, IsEmpty());
   write_case({.first_z = 0, .step_z = 5, .positive = "down"});
   EXPECT_THAT(refusal(), HasSubstr("coordinate 'z' goes from 0 to 30, which is downwards"));
   write_case({.first_z = 30, .step_z = -5, .positive = "down"});
