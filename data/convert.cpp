@@ -64,9 +64,8 @@ void turn_to_ras(Tensor& values, VolumeInfo& info) {
       "' has no affine: which way its axes run is not known (--orientation=stored keeps them)");
   const AxisDirections directions = directions_of(*info.affine);
   Reoriented turned = to_ras(values, *info.affine);
-  const VolumeInfo was = info;
-  for (size_t j = 0; j < 3; ++j)
-    info.spacing[static_cast<size_t>(directions.axis[j])] = was.spacing[j];
+  const std::array<double, 3> was = info.spacing;
+  for (size_t j = 0; j < 3; ++j) info.spacing[static_cast<size_t>(directions.axis[j])] = was[j];
   values = std::move(turned.values);
   info.affine = turned.affine;
   info.grid = {values.size(0), values.size(1), values.size(2)};

@@ -118,11 +118,13 @@ Tensor VolumeCache::read(size_t field, const Dims3& begin, const Dims3& count,
   const CachedField& f = fields_[field];
   require_unchanged(f.path, f.stamp);
   if (is_inside(f, begin, count)) {
-    Tensor box = Tensor::empty(shape_of(f, count), f.type);
-    if (store_->read(place_[field], box_of(f, begin, count), box.raw())) {
-      ++n_from_cache_;
-      return box;
-    }
+    {
+      Tensor box = Tensor::empty(shape_of(f, count), f.type);
+      if (store_->read(place_[field], box_of(f, begin, count), box.raw())) {
+        ++n_from_cache_;
+        return box;
+      }
+    }  // no longer there while the file is read
     if (store_->claim(place_[field])) return read_whole_and_cut(field, begin, count, from_file);
   }
   ++n_from_file_;
