@@ -29,6 +29,19 @@ class VolumeCasesTest : public VolumeTest {
   static std::string refusal(const VolumesConfig& config) {
     return message_of([&] { find_volume_cases(config); });
   }
+  /// case1, case2, ... as .nii files, and the settings that find them.
+  VolumesConfig nifti_cases(int n, const Dims3& grid, double spacing_mm = 1) const {
+    SyntheticVolumesOptions o;
+    o.n_cases = n;
+    o.grid = grid;
+    o.format = "nii";
+    o.spacing_mm = spacing_mm;
+    write_synthetic_volumes(root, o);
+    VolumesConfig config = synthetic();
+    config.image_suffix = "_image.nii";
+    config.label_suffix = "_label.nii";
+    return config;
+  }
   void two_pairs() const {
     write_pair("a", places({4, 3, 2}), no_labels({4, 3, 2}));
     write_pair("b", places({4, 3, 2}), no_labels({4, 3, 2}));
@@ -133,18 +146,10 @@ TEST_F(VolumeCasesTest, FilesThatDoNotFitEachOtherAreNamed) {
 }
 
 TEST_F(VolumeCasesTest, AffinesThatDifferAreNamed) {
-  SyntheticVolumesOptions o;
-  o.n_cases = 1;
-  o.grid = {11, 8, 7};
-  o.format = "nii";
-  write_synthetic_volumes(root, o);
+  nifti_cases(1, {11, 8, 7});
   fs::rename(root + "/case1_image.nii", root + "/keep");
-  o.spacing_mm = 1.01;
-  write_synthetic_volumes(root, o);
+  VolumesConfig config = nifti_cases(1, {11, 8, 7}, 1.01);
   fs::rename(root + "/keep", root + "/case1_image.nii");
-  VolumesConfig config = synthetic();
-  config.image_suffix = "_image.nii";
-  config.label_suffix = "_label.nii";
   // Corners (10, 7, 6) cells from the first: 0.01 sqrt(10^2 + 7^2 + 6^2) = 0.136 mm.
   EXPECT_THAT(refusal(config), AllOf(HasSubstr("case1_label.nii' lies elsewhere than its image"),
                                      HasSubstr("0.136"), HasSubstr("affine_tolerance_mm")));
@@ -154,14 +159,7 @@ TEST_F(VolumeCasesTest, AffinesThatDifferAreNamed) {
 
 // The same head, written by two programs: x to the right in one file, to the left in the other.
 TEST_F(VolumeCasesTest, ALabelWithTurnedAxesIsToldByBothOrientations) {
-  SyntheticVolumesOptions o;
-  o.n_cases = 1;
-  o.grid = {11, 8, 7};
-  o.format = "nii";
-  write_synthetic_volumes(root, o);
-  VolumesConfig config = synthetic();
-  config.image_suffix = "_image.nii";
-  config.label_suffix = "_label.nii";
+  const VolumesConfig config = nifti_cases(1, {11, 8, 7});
   const std::string path = root + "/case1_label.nii";
   const Affine before = *open_volume({path, "", ""})->info().affine;
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -178,14 +176,7 @@ TEST_F(VolumeCasesTest, ALabelWithTurnedAxesIsToldByBothOrientations) {
 }
 
 TEST_F(VolumeCasesTest, VolumesThatAreMirrorImagesOfEachOtherAreToldOnce) {
-  SyntheticVolumesOptions o;
-  o.n_cases = 3;
-  o.grid = {5, 4, 3};
-  o.format = "nii";
-  write_synthetic_volumes(root, o);
-  VolumesConfig config = synthetic();
-  config.image_suffix = "_image.nii";
-  config.label_suffix = "_label.nii";
+  const VolumesConfig config = nifti_cases(3, {5, 4, 3});
   const auto warning = [&] {
     ::testing::internal::CaptureStderr();
     EXPECT_EQ(find_volume_cases(config).cases.size(), 3U);
