@@ -6,7 +6,8 @@
 namespace bora {
 
 const BuildInfo& build_info() {
-  static const BuildInfo info = [] {
+  // Never destroyed: a writer of checkpoints that was given up may outlive main().
+  static const BuildInfo& info = *new BuildInfo([] {
     BuildInfo b;
     b.version = detail::kVersion;
     b.git_commit = detail::kGitCommit;
@@ -22,7 +23,7 @@ const BuildInfo& build_info() {
     b.checks_internal = true;
 #endif
     return b;
-  }();
+  }());
   return info;
 }
 

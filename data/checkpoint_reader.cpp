@@ -64,7 +64,10 @@ struct CheckpointReader::Impl {
     const auto n = BORA_HDF5(H5Sget_simple_extent_npoints(space.get()));
     BORA_CHECK(n * static_cast<int64_t>(H5Tget_size(type.get())) == bytes, dataset.label(), " has ",
                n, " elements, more or fewer than its kind says");
-    if (bytes > 0) BORA_HDF5(H5Dread(dataset.id(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out));
+    with_context("reading '" + dataset.label() + "'", [&] {
+      if (bytes > 0)
+        BORA_HDF5(H5Dread(dataset.id(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out));
+    });
     BORA_CHECK(checksum(out, bytes) == dataset.attribute<uint64_t>("checksum"), dataset.label(),
                " is corrupt: its checksum does not fit");
   }

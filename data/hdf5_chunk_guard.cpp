@@ -17,7 +17,8 @@ namespace bora::data::hdf5::detail {
 
 namespace {
 
-/// The filters of a data set; nothing if one is not ours or stands twice.
+/// The filters of a data set; nothing if one is not ours.  Throws Error if one stands twice: the
+/// library would go through it twice, and nobody here knows how many bytes that gives.
 std::optional<std::vector<Filter>> filters_of(int64_t list) {
   std::vector<Filter> filters;
   const int n = BORA_HDF5(H5Pget_nfilters(list));
@@ -34,7 +35,8 @@ std::optional<std::vector<Filter>> filters_of(int64_t list) {
     else if (id != H5Z_FILTER_DEFLATE)
       return std::nullopt;
     for (const Filter& other : filters)
-      if (other.kind == f.kind) return std::nullopt;
+      BORA_CHECK(other.kind != f.kind, "filter ", id,
+                 " stands twice: the file is damaged, or to be rewritten (h5repack)");
     filters.push_back(f);
   }
   return filters;

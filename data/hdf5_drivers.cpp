@@ -10,11 +10,11 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
-#include <utility>
-#include <vector>
+#include <optional>
 
 #include "core/error.hpp"
 #include "data/hdf5.hpp"
+#include "data/hdf5_metadata_guard.hpp"
 #include "data/hdf5_reader_driver.hpp"
 #include "data/hdf5_stored.hpp"
 #include "data/hdf5_writer_driver.hpp"
@@ -178,8 +178,7 @@ namespace reader {
 
 struct OpenFile : DriverFile {
   ReaderHandle handle;
-  mutable haddr_t header_begin = HADDR_UNDEF,
-                  header_end = HADDR_UNDEF;  // the last read of a header
+  MetadataGuard guard;
 };
 
 OpenFile& mine(H5FD_t* file) { return static_cast<OpenFile&>(driver_file(file)); }
@@ -196,6 +195,7 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
   file->set_identity(s);
   file->end_of_file = static_cast<haddr_t>(s.st_size);
   file->handle = {fd, state_of(fd).value_or("")};
+  file->guard = {fd, file->end_of_file};
   return &file->shared;
 }
 
@@ -206,9 +206,10 @@ herr_t close_file(H5FD_t* file) {
 }
 
 herr_t query(const H5FD_t*, unsigned long* flags) {
-  // As sec2, but without H5FD_FEAT_ACCUMULATE_METADATA: that buffer of the library's copies behind
-  // its end for addresses of a damaged file.
-  if (flags != nullptr) *flags = H5FD_FEAT_DATA_SIEVE | H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
+  // As sec2, but without two buffers of the library's: H5FD_FEAT_ACCUMULATE_METADATA copies behind
+  // its end for addresses of a damaged file, and what a read that failed has left in
+  // H5FD_FEAT_DATA_SIEVE is given as values to the next one.
+  if (flags != nullptr) *flags = H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
   return 0;
 }
 
@@ -217,124 +218,27 @@ herr_t get_handle(H5FD_t* file, hid_t, void** handle) {
   return 0;
 }
 
-uint64_t little_endian(const unsigned char* at) {
-  uint64_t value = 0;
-  for (int i = 7; i >= 0; --i) value = value << 8 | at[i];
-  return value;
-}
-
-/// Whether the objects of a global heap collection lie in it.  "HDF5 File Format Specification",
-/// III.E: "GCOL", version 1, 3 bytes, size of all; then objects of index (2), references (2), 4
-/// bytes, size (8), contents up to a multiple of 8; index 0 is the space that is left.  The
-/// library first reads the least size, 4096, so what is not there yet is judged at the next read.
-/// Sizes of 8 bytes, as every writer has them; with others the walk meets a wrong size and refuses.
-bool is_sound_heap(const unsigned char* at, size_t n, haddr_t left) {
-  constexpr size_t kHeader = 16;
-  if (n < kHeader || std::memcmp(at, "GCOL", 4) != 0 || at[4] != 1) return false;
-  const uint64_t size = little_endian(at + 8);
-  if (size < 4096 || size > left) return false;
-  if (size > n) return true;
-  size_t offset = kHeader;
-  while (size - offset >= kHeader) {
-    const unsigned index = at[offset] | at[offset + 1] << 8;
-    const uint64_t bytes = little_endian(at + offset + 8), rest = size - offset;
-    if (index == 0) return bytes <= rest;
-    if (bytes > rest - kHeader) return false;
-    const uint64_t step = kHeader + (bytes + 7) / 8 * 8;
-    if (step > rest) return false;
-    offset += step;
+/// Nothing for values, and for what has a checksum.
+std::optional<MetadataGuard::Part> part_of(H5FD_mem_t type) {
+  using Part = MetadataGuard::Part;
+  switch (type) {
+    case H5FD_MEM_SUPER:
+      return Part::superblock;
+    case H5FD_MEM_OHDR:
+      return Part::header;
+    case H5FD_MEM_GHEAP:
+      return Part::global_heap;
+    case H5FD_MEM_LHEAP:
+      return Part::local_heap;
+    case H5FD_MEM_BTREE:
+      return Part::index;
+    default:
+      return std::nullopt;
   }
-  return true;
-}
-
-/// Whether an attribute's message holds all that it says.  "HDF5 File Format Specification",
-/// IV.A.2.m: version (1), flags (1), sizes of name with its final zero, type and space (2 each), in
-/// version 3 one byte more; then these, in version 1 each up to a multiple of 8, and the values. Of
-/// the type bytes 4 to 7 are its size; the space: version (1), rank (1), extents of 8 bytes from
-/// byte 8 on (version 2: 4).  Shared types and spaces are elsewhere: then the name alone is judged.
-bool is_sound_attribute(const unsigned char* message, size_t bytes) {
-  const auto two = [&](size_t i) { return static_cast<size_t>(message[i] | message[i + 1] << 8); };
-  if (bytes < 8) return false;
-  const unsigned version = message[0];
-  const size_t name = version == 3 ? 9 : 8, name_bytes = two(2), type_bytes = two(4),
-               space_bytes = two(6);
-  if (bytes < name || name_bytes > bytes - name ||
-      std::memchr(message + name, 0, name_bytes) == nullptr)
-    return false;
-  if (version != 1 && (message[1] & 3) != 0) return true;
-  const auto padded = [&](size_t n) { return version == 1 ? (n + 7) / 8 * 8 : n; };
-  const size_t type = name + padded(name_bytes), space = type + padded(type_bytes),
-               values = space + padded(space_bytes);
-  if (values > bytes) return false;
-  if (type_bytes < 8 || space_bytes < 4) return true;  // the library says so
-  const unsigned char* s = message + space;
-  if (s[0] == 2 && s[3] == 2) return true;  // no values
-  const size_t rank = s[1], extents = s[0] == 1 ? 8 : 4;
-  if (extents + 8 * rank > space_bytes) return true;
-  uint64_t n = little_endian(message + type + 4) & 0xffffffff;
-  for (size_t i = 0; i < rank; ++i)
-    if (__builtin_mul_overflow(n, little_endian(s + extents + 8 * i), &n)) return false;
-  return n <= bytes - values;
-}
-
-/// Whether messages of the old object header fill n bytes exactly; `sound` becomes false for an
-/// attribute that does not hold what it says.  IV.A.1.a: type (2), size (2), flags (1), 3 bytes,
-/// contents.
-bool are_messages(const unsigned char* at, size_t n, bool& sound) {
-  constexpr size_t kHead = 8;
-  constexpr unsigned kAttribute = 12, kShared = 2;
-  size_t offset = 0;
-  while (n - offset >= kHead) {
-    const unsigned char* head = at + offset;
-    const unsigned type = head[0] | head[1] << 8;
-    const size_t bytes = static_cast<size_t>(head[2] | head[3] << 8);
-    if (bytes > n - offset - kHead) return false;
-    if (type == kAttribute && (head[4] & kShared) == 0 && !is_sound_attribute(head + kHead, bytes))
-      sound = false;
-    offset += kHead + bytes;
-  }
-  return offset == n;
-}
-
-/// False for an object header of the old kind, or a continuation of one, with an attribute that
-/// does not hold what it says.  The new kind begins with a signature and has checksums.
-///
-/// What a read holds is not said.  The library reads 512 bytes first, and then what a longer header
-/// has behind them: a read that begins where the last one ended may be such a rest, and is judged
-/// with its beginning.
-bool is_sound_header(const OpenFile& f, haddr_t at, const unsigned char* begin, size_t n) {
-  constexpr size_t kPrefix = 16;
-  const haddr_t last_end = std::exchange(f.header_end, at + n);
-  const haddr_t last_begin = std::exchange(f.header_begin, at);
-  const auto looks_old = [](const unsigned char* b, size_t bytes) {
-    return bytes >= kPrefix && b[0] == 1 && b[1] == 0;
-  };
-  const auto old_size = [](const unsigned char* b) {
-    return static_cast<size_t>(little_endian(b + 8) & 0xffffffff);
-  };
-  bool sound = true;
-  if (at == last_end) {
-    std::vector<unsigned char> whole(static_cast<size_t>(at + n - last_begin));
-    const auto bytes = static_cast<int64_t>(whole.size());
-    if (read_at(f.handle.descriptor, static_cast<int64_t>(last_begin), bytes, whole.data()) !=
-            bytes ||
-        !looks_old(whole.data(), whole.size()) || old_size(whole.data()) != whole.size() - kPrefix)
-      return true;
-    return !are_messages(whole.data() + kPrefix, whole.size() - kPrefix, sound) || sound;
-  }
-  if (n >= 4 && (std::memcmp(begin, "OHDR", 4) == 0 || std::memcmp(begin, "OCHK", 4) == 0))
-    return true;
-  if (looks_old(begin, n)) {
-    const size_t bytes = old_size(begin);
-    if (bytes > n - kPrefix) return true;  // the rest is read next
-    if (are_messages(begin + kPrefix, bytes, sound)) return sound;
-    sound = true;
-  }
-  return !are_messages(begin, n, sound) || sound;
 }
 
 herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void* buffer) {
-  const OpenFile& f = mine(file);
+  OpenFile& f = mine(file);
   if (type == H5FD_MEM_DRAW && bytes < static_cast<size_t>(f.handle.least_read)) return -1;
   if (at > kLargestAddress || bytes > kLargestAddress || at >= f.end_of_file) return -1;
   const int64_t n =
@@ -343,10 +247,10 @@ herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void
   const auto done = static_cast<size_t>(n);
   if (bytes - done > 65536) return -1;  // more than a guess of a header's size; GiB have been seen
   std::memset(static_cast<char*>(buffer) + done, 0, bytes - done);  // as sec2 does
-  const auto* begin = static_cast<const unsigned char*>(buffer);
-  if (type == H5FD_MEM_OHDR && !is_sound_header(f, at, begin, bytes)) return -1;
-  if (type == H5FD_MEM_GHEAP && !is_sound_heap(begin, bytes, f.end_of_file - at)) return -1;
-  return 0;
+  const auto part = part_of(type);
+  const bool takes = !part || f.guard.takes(*part, at, static_cast<unsigned char*>(buffer), bytes,
+                                            file->base_addr);
+  return takes ? 0 : -1;
 }
 
 herr_t write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, size_t, const void*) { return -1; }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
@@ -42,7 +43,7 @@ void set_int(Dataset& dataset, const char* name, const std::vector<int>& values,
 std::string last_part(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
   // NetCDF-4 renames a variable that has a dimension's name but is not its coordinate.
-  static const std::string kPrefix = "_nc4_non_coord_";
+  constexpr std::string_view kPrefix = "_nc4_non_coord_";
   return name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : name;
 }
 

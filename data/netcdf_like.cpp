@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "data/netcdf.hpp"
@@ -14,16 +16,16 @@ constexpr int64_t kLargestChunkBytes = int64_t{64} << 20;
 
 void copy_attributes(const hdf5::Object& from, hdf5::Object& to,
                      const std::vector<std::string>& skip) {
-  static const std::vector<std::string> kOfTheFormat = {"CLASS",
-                                                        "NAME",
-                                                        "REFERENCE_LIST",
-                                                        "DIMENSION_LIST",
-                                                        "DIMENSION_LABELS",
-                                                        "_Netcdf4Dimid",
-                                                        "_Netcdf4Coordinates",
-                                                        "_NCProperties",
-                                                        "_nc3_strict"};
-  const auto in = [](const std::vector<std::string>& list, const std::string& name) {
+  constexpr std::array<std::string_view, 9> kOfTheFormat = {"CLASS",
+                                                            "NAME",
+                                                            "REFERENCE_LIST",
+                                                            "DIMENSION_LIST",
+                                                            "DIMENSION_LABELS",
+                                                            "_Netcdf4Dimid",
+                                                            "_Netcdf4Coordinates",
+                                                            "_NCProperties",
+                                                            "_nc3_strict"};
+  const auto in = [](const auto& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
   };
   for (const std::string& name : from.attribute_names())

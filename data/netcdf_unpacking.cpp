@@ -56,9 +56,11 @@ Tensor read_u64(const hdf5::Dataset& d, std::span<const int64_t> begin,
     BORA_HDF5(
         H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, b.data(), nullptr, c.data(), nullptr));
   }
-  const hdf5::detail::ChunkGuard guard(d, begin, count);
-  BORA_HDF5(H5Dread(d.id(), H5T_NATIVE_UINT64, memory.get(), file.get(), H5P_DEFAULT, out.raw()));
-  return out;
+  return with_context("reading '" + d.label() + "'", [&] {
+    const hdf5::detail::ChunkGuard guard(d, begin, count);
+    BORA_HDF5(H5Dread(d.id(), H5T_NATIVE_UINT64, memory.get(), file.get(), H5P_DEFAULT, out.raw()));
+    return out;
+  });
 }
 
 }  // namespace

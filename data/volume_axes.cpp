@@ -2,10 +2,11 @@
 #include "data/volume_axes.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <limits>
-#include <map>
+#include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
@@ -73,13 +74,27 @@ size_t at(int place) { return static_cast<size_t>(place); }
 char letter_of(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  static const std::map<std::string, char> kNames = {
-      {"x", 'x'},        {"xc", 'x'},        {"lon", 'x'},  {"longitude", 'x'}, {"easting", 'x'},
-      {"y", 'y'},        {"yc", 'y'},        {"lat", 'y'},  {"latitude", 'y'},  {"northing", 'y'},
-      {"z", 'z'},        {"zc", 'z'},        {"lev", 'z'},  {"level", 'z'},     {"height", 'z'},
-      {"altitude", 'z'}, {"elevation", 'z'}, {"depth", 'z'}};
-  const auto found = kNames.find(name);
-  return found == kNames.end() ? '\0' : found->second;
+  constexpr std::array<std::pair<std::string_view, char>, 18> kNames = {{{"x", 'x'},
+                                                                         {"xc", 'x'},
+                                                                         {"lon", 'x'},
+                                                                         {"longitude", 'x'},
+                                                                         {"easting", 'x'},
+                                                                         {"y", 'y'},
+                                                                         {"yc", 'y'},
+                                                                         {"lat", 'y'},
+                                                                         {"latitude", 'y'},
+                                                                         {"northing", 'y'},
+                                                                         {"z", 'z'},
+                                                                         {"zc", 'z'},
+                                                                         {"lev", 'z'},
+                                                                         {"level", 'z'},
+                                                                         {"height", 'z'},
+                                                                         {"altitude", 'z'},
+                                                                         {"elevation", 'z'},
+                                                                         {"depth", 'z'}}};
+  for (const auto& [known, letter] : kNames)
+    if (name == known) return letter;
+  return '\0';
 }
 
 }  // namespace

@@ -33,6 +33,22 @@ TEST(Hdf5Guard, ChunksThatAreTooShortForTheirElementsAreRefused) {
   }
 }
 
+// How many bytes two of them give is not known before the library reads.
+TEST(Hdf5Guard, AFilterThatStandsTwiceIsRefused) {
+  TempFolder folder;
+  const std::string path = folder.file("twice.h5");
+  write_by_library(path, H5T_IEEE_F32LE, {4, 4, 4},
+                   creation_list({{2, 4, 4}, {H5Z_FILTER_DEFLATE, H5Z_FILTER_DEFLATE}}),
+                   numbers(64, 1));
+  const auto volume = open_hdf5_volume({path, "raw", ""});
+  EXPECT_THAT(
+      message_of([&] {
+        volume->read({0, 0, 0}, {4, 4, 4}, DType::f32);
+      }),
+      ::testing::AllOf(::testing::HasSubstr(path), ::testing::HasSubstr("filter 1 stands twice"),
+                       ::testing::HasSubstr("h5repack")));
+}
+
 TEST(Hdf5Guard, ReadingF64AsF32GivesTheLibrarysBits) {
   constexpr double kMost = std::numeric_limits<float>::max();
   const double ulp = std::ldexp(1.0, 104);  // of the largest float

@@ -51,7 +51,10 @@ TEST(Hdf5Replaced, TheNewFileIsReadThroughout) {
       opening = std::async(std::launch::async, [&] {
         return open_hdf5_volume({path, "raw", "xyz"});
       });
-      while (!is_open(path)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const auto begin = std::chrono::steady_clock::now();
+      while (!is_open(path) && std::chrono::steady_clock::now() - begin < std::chrono::minutes(1))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ASSERT_TRUE(is_open(path));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it asks for the file's state
       fs::rename(other, path);
     }

@@ -6,13 +6,15 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/error.hpp"
 #include "data/case_table.hpp"
+#include "tests/fuzz/named_error.hpp"
+
+using bora::fuzz::try_to;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const char* path : {"cases.csv", "cases.txt"}) {
-    try {
+    try_to(path, [&] {
       const bora::data::CaseTable table = bora::data::parse_case_table(text, path);
       if (table.rows.empty()) std::abort();
       int64_t line = 0;
@@ -22,16 +24,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         for (const auto& column : table.columns) {
           table.cell(row, column);
           table.file(row, column);
-          try {
-            table.number(row, column, 0);
-            table.whole_number(row, column, 0);
-          } catch (const bora::Error&) {
-          }
+          try_to(path, [&] { table.number(row, column, 0); });
+          try_to(path, [&] { table.whole_number(row, column, 0); });
         }
       }
       table.allow_columns({"case", "image", "label"});
-    } catch (const bora::Error&) {
-    }
+    });
   }
   return 0;
 }

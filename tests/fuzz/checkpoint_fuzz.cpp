@@ -6,42 +6,33 @@
 #include <cstdint>
 #include <string>
 
-#include "core/error.hpp"
 #include "core/state.hpp"
 #include "data/checkpoint.hpp"
 #include "data/checkpoint_format.hpp"
 #include "tests/fuzz/library_memory.hpp"
+#include "tests/fuzz/named_error.hpp"
 #include "tests/fuzz/scratch_file.hpp"
 
 namespace {
 
 using bora::data::CheckpointReader;
-
-template <class T>
-void peek(CheckpointReader& reader, const std::string& name) {
-  try {
-    reader.peek<T>(name);
-  } catch (const bora::Error&) {
-  }
-}
+using bora::fuzz::try_to;
 
 void read(const std::string& path) {
-  try {
+  try_to(path, [&] {
     CheckpointReader reader(path);
     for (const std::string& name : reader.names()) {
-      peek<int64_t>(reader, name);
-      peek<std::string>(reader, name);
-      peek<std::vector<double>>(reader, name);
-      peek<std::vector<std::string>>(reader, name);
-      try {
+      try_to(path, [&] { reader.peek<int64_t>(name); });
+      try_to(path, [&] { reader.peek<std::string>(name); });
+      try_to(path, [&] { reader.peek<std::vector<double>>(name); });
+      try_to(path, [&] { reader.peek<std::vector<std::string>>(name); });
+      try_to(path, [&] {
         reader.describe(name);
         bora::Tensor tensor = bora::Tensor::zeros({2, 3, 4}, bora::DType::f32);
         reader.tensor(name, tensor);
-      } catch (const bora::Error&) {
-      }
+      });
     }
-  } catch (const bora::Error&) {
-  }
+  });
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/error.hpp"
 #include "data/netcdf.hpp"
 #include "data/netcdf_volume.hpp"
 #include "tests/fuzz/library_memory.hpp"
@@ -15,6 +14,7 @@ namespace {
 
 using bora::data::NetcdfFile;
 using bora::data::VariableInfo;
+using bora::fuzz::try_to;
 constexpr int64_t kMostCells = 1 << 16;  // read of one variable: a fuzzer wants many inputs
 
 void read_variable(const NetcdfFile& file, const std::string& name) {
@@ -26,7 +26,8 @@ void read_variable(const NetcdfFile& file, const std::string& name) {
     count.push_back(std::min(extent, std::max<int64_t>(kMostCells / n, 1)));
     n *= std::max<int64_t>(count.back(), 1);
   }
-  bora::fuzz::read_twice([&] { return file.read_block(name, begin, count, bora::DType::f32); });
+  bora::fuzz::read_twice(file.path(),
+                         [&] { return file.read_block(name, begin, count, bora::DType::f32); });
   file.read_whole_block(name, begin, count);
 }
 
@@ -38,25 +39,17 @@ void read_volume(const std::string& path, const std::string& name) {
   volume->read({grid.d - few.d, 0, 0}, few, bora::DType::u8);
 }
 
-template <class Body>
-void try_to(Body&& body) {
-  try {
-    body();
-  } catch (const bora::Error&) {
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static bora::fuzz::ScratchFile scratch(".nc", bora::fuzz::ScratchFile::Age::old);
   bora::fuzz::keep_library_memory();
   const std::string& path = scratch.with(data, size);
-  try_to([&] {
+  try_to(path, [&] {
     const NetcdfFile file = NetcdfFile::open(path);
     for (const std::string& name : file.variables()) {
-      try_to([&] { read_variable(file, name); });
-      try_to([&] { read_volume(path, name); });
+      try_to(path, [&] { read_variable(file, name); });
+      try_to(path, [&] { read_volume(path, name); });
     }
   });
   return 0;

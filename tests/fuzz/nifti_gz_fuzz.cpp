@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/error.hpp"
 #include "data/volume_file.hpp"
 #include "tests/fuzz/scratch_file.hpp"
 #include "tests/fuzz/volume_reads.hpp"
@@ -34,12 +33,11 @@ std::vector<uint8_t> packed(const uint8_t* data, size_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static bora::fuzz::ScratchFile file(".nii.gz");
   if (size == 0) return 0;
-  try {
-    std::vector<uint8_t> bytes(data + 1, data + size);
-    if ((data[0] & 1) != 0) bytes = packed(data + 1, size - 1);
-    const auto volume = bora::data::open_volume({file.with(bytes.data(), bytes.size()), {}, {}});
-    bora::fuzz::read_every_way(*volume);
-  } catch (const bora::Error&) {
-  }
+  std::vector<uint8_t> bytes(data + 1, data + size);
+  if ((data[0] & 1) != 0) bytes = packed(data + 1, size - 1);
+  const std::string& path = file.with(bytes.data(), bytes.size());
+  bora::fuzz::try_to(path, [&] {
+    bora::fuzz::read_every_way(*bora::data::open_volume({path, {}, {}}), path);
+  });
   return 0;
 }

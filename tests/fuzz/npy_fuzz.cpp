@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/error.hpp"
 #include "data/npy.hpp"
 #include "tests/fuzz/scratch_file.hpp"
 #include "tests/fuzz/volume_reads.hpp"
@@ -12,10 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static bora::fuzz::ScratchFile file(".npy");
   const std::string& path = file.with(data, size);
   for (const char* order : {"", "xyz", "zyxc"}) {
-    try {
-      bora::fuzz::read_every_way(*bora::data::open_npy_volume({path, {}, order}));
-    } catch (const bora::Error&) {
-    }
+    bora::fuzz::try_to(path, [&] {
+      bora::fuzz::read_every_way(*bora::data::open_npy_volume({path, {}, order}), path);
+    });
   }
   return 0;
 }

@@ -3,16 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/error.hpp"
 #include "data/safetensors.hpp"
+#include "tests/fuzz/named_error.hpp"
 #include "tests/fuzz/scratch_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static bora::fuzz::ScratchFile file(".safetensors");
-  try {
-    const bora::data::SafetensorsReader reader(file.with(data, size));
+  const std::string& path = file.with(data, size);
+  bora::fuzz::try_to(path, [&] {
+    const bora::data::SafetensorsReader reader(path);
     for (const auto& [name, entry] : reader.entries()) reader.read(name);
-  } catch (const bora::Error&) {
-  }
+  });
   return 0;
 }

@@ -9,20 +9,18 @@
 
 #include "core/error.hpp"
 #include "data/volume_file.hpp"
+#include "tests/fuzz/named_error.hpp"
 
 namespace bora::fuzz {
 
-/// Catches Error of each read and nothing else.
-inline void read_every_way(const data::VolumeFile& file) {
+/// `name`: as of try_to().
+inline void read_every_way(const data::VolumeFile& file, const std::string& name) {
   const Dims3 grid = file.info().grid;
   const Dims3 half{grid.d / 2, grid.h / 2, grid.w / 2};
   const Dims3 box{std::min<int64_t>(grid.d - half.d, 3), std::min<int64_t>(grid.h - half.h, 3),
                   std::min<int64_t>(grid.w - half.w, 3)};
   const auto read = [&](const Dims3& begin, const Dims3& count, DType type) {
-    try {
-      file.read(begin, count, type);
-    } catch (const Error&) {
-    }
+    try_to(name, [&] { file.read(begin, count, type); });
   };
   read(half, box, DType::f32);
   read(half, box, DType::u8);
@@ -34,13 +32,11 @@ inline void read_every_way(const data::VolumeFile& file) {
 /// read() twice, since what a reader keeps of the first serves the second: aborts unless both are
 /// refused with an Error or give the same bits.
 template <class Read>
-void read_twice(Read&& read) {
+void read_twice(const std::string& name, Read&& read) {
   const auto one = [&]() -> std::optional<Tensor> {
-    try {
-      return read();
-    } catch (const Error&) {
-      return std::nullopt;
-    }
+    std::optional<Tensor> values;
+    try_to(name, [&] { values = read(); });
+    return values;
   };
   const std::optional<Tensor> a = one(), b = one();
   if (a.has_value() != b.has_value()) std::abort();

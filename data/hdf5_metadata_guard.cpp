@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/hdf5_metadata_guard.hpp"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "data/read_at.hpp"
+
+namespace bora::data::hdf5::detail {
+namespace {
+
+/// An unsigned number of 1 to 8 bytes.
+uint64_t little_endian(const unsigned char* at, size_t n_bytes) {
+  uint64_t value = 0;
+  for (size_t i = n_bytes; i-- > 0;) value = value << 8 | at[i];
+  return value;
+}
+
+size_t two_bytes(const unsigned char* at) { return static_cast<size_t>(at[0] | at[1] << 8); }
+
+bool begins_with(const unsigned char* bytes, size_t n, const char* mark) {
+  return n >= 4 && std::memcmp(bytes, mark, 4) == 0;
+}
+
+/// Whether an attribute's message holds all that it says.  IV.A.2.m: version (1), flags (1), sizes
+/// of name with its final zero, type and space (2 each), in version 3 one byte more; then these, in
+/// version 1 each up to a multiple of 8, and the values. Of the type bytes 4 to 7 are its size; the
+/// space: version (1), rank (1), extents of 8 bytes from byte 8 on (version 2: 4).  Shared types
+/// and spaces are elsewhere: then the name alone is judged.
+bool is_sound_attribute(const unsigned char* message, size_t bytes) {
+  if (bytes < 8) return false;
+  const unsigned version = message[0];
+  const size_t name = version == 3 ? 9 : 8, name_bytes = two_bytes(message + 2),
+               type_bytes = two_bytes(message + 4), space_bytes = two_bytes(message + 6);
+  if (bytes < name || name_bytes > bytes - name ||
+      std::memchr(message + name, 0, name_bytes) == nullptr)
+    return false;
+  if (version != 1 && (message[1] & 3) != 0) return true;
+  const auto padded = [&](size_t n) { return version == 1 ? (n + 7) / 8 * 8 : n; };
+  const size_t type = name + padded(name_bytes), space = type + padded(type_bytes),
+               values = space + padded(space_bytes);
+  if (values > bytes) return false;
+  if (type_bytes < 8 || space_bytes < 4) return true;  // the library says so
+  const unsigned char* s = message + space;
+  if (s[0] == 2 && s[3] == 2) return true;  // no values
+  const size_t rank = s[1], extents = s[0] == 1 ? 8 : 4;
+  if (extents + 8 * rank > space_bytes) return true;
+  uint64_t n = little_endian(message + type + 4, 4);
+  for (size_t i = 0; i < rank; ++i)
+    if (__builtin_mul_overflow(n, little_endian(s + extents + 8 * i, 8), &n)) return false;
+  return n <= bytes - values;
+}
+
+/// Whether a message of filters holds all that it says, with names that end in it.  IV.A.2.l:
+/// version (1), how many (1), in version 1 six bytes more; for each its number (2), bytes of its
+/// name (2; in version 2 only from number 256 on), flags (2), how many values (2), the name, values
+/// of 4 bytes, in version 1 an even number of them.
+bool are_sound_filters(const unsigned char* message, size_t bytes) {
+  if (bytes < 2) return false;
+  const unsigned version = message[0];
+  size_t at = version == 1 ? 8 : 2;
+  for (unsigned i = 0; i < message[1]; ++i) {
+    if (at + 8 > bytes) return false;
+    const bool is_named = version == 1 || two_bytes(message + at) >= 256;
+    const size_t name_bytes = is_named ? two_bytes(message + at + 2) : 0;
+    at += is_named ? 6 : 4;
+    size_t values = two_bytes(message + at);
+    if (version == 1) values += values % 2;
+    at += 2;
+    if (name_bytes > bytes - at ||
+        (name_bytes > 0 && std::memchr(message + at, 0, name_bytes) == nullptr))
+      return false;
+    at += name_bytes;
+    if (4 * values > bytes - at) return false;
+    at += 4 * values;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool MetadataGuard::takes(Part part, uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
+  switch (part) {
+    case Part::superblock: learn_widths(bytes, n); return true;
+    case Part::header: return is_sound_header(at, bytes, n);
+    case Part::global_heap: return is_sound_heap(bytes, n, file_bytes_ - at);
+    case Part::local_heap: end_names(at, bytes, n, base); return true;
+    case Part::index: return is_sound_index(bytes, n);
+  }
+  return false;
+}
+
+/// II: the mark (8), version (1); in versions 0 and 1 four bytes more; bytes of an address (1) and
+/// of a length (1).
+void MetadataGuard::learn_widths(const unsigned char* bytes, size_t n) {
+  if (n < 15 || std::memcmp(bytes + 1, "HDF", 3) != 0) return;
+  const unsigned char* widths = bytes + (bytes[8] < 2 ? 13 : 9);
+  // The library refuses others.
+  if (widths[0] >= 1 && widths[0] <= 8) address_bytes_ = widths[0];
+  if (widths[1] >= 1 && widths[1] <= 8) length_bytes_ = widths[1];
+}
+
+/// Whether messages of the old object header fill n bytes exactly; `sound` becomes false for one
+/// that does not hold what it says.  IV.A.1.a: type (2), size (2), flags (1), 3 bytes, contents.
+bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound) const {
+  constexpr size_t kHead = 8;
+  constexpr size_t kFilters = 11, kAttribute = 12, kContinuation = 16;
+  constexpr unsigned kShared = 2;
+  size_t offset = 0;
+  while (n - offset >= kHead) {
+    const unsigned char *head = at + offset, *message = head + kHead;
+    const size_t type = two_bytes(head), bytes = two_bytes(head + 2);
+    if (bytes > n - offset - kHead) return false;
+    if ((head[4] & kShared) == 0) {
+      if (type == kFilters && !are_sound_filters(message, bytes)) sound = false;
+      if (type == kAttribute && !is_sound_attribute(message, bytes)) sound = false;
+      // Where further messages are: the library takes memory of this length before it reads.
+      if (type == kContinuation && (bytes < address_bytes_ + length_bytes_ ||
+                                    little_endian(message + address_bytes_, length_bytes_) > file_bytes_))
+        sound = false;
+    }
+    offset += kHead + bytes;
+  }
+  return offset == n;
+}
+
+/// False for an object header of the old kind, or a continuation of one, with a message that does
+/// not hold what it says.  The new kind begins with a signature and has checksums.
+///
+/// What a read holds is not said.  The library reads 512 bytes first, and then what a longer header
+/// has behind them: a read that begins where the last one ended may be such a rest, and is judged
+/// with its beginning.
+bool MetadataGuard::is_sound_header(uint64_t at, const unsigned char* begin, size_t n) {
+  constexpr size_t kPrefix = 16;
+  const uint64_t last_end = std::exchange(header_end_, at + n);
+  const uint64_t last_begin = std::exchange(header_begin_, at);
+  const auto looks_old = [](const unsigned char* b, size_t bytes) {
+    return bytes >= kPrefix && b[0] == 1 && b[1] == 0;
+  };
+  const auto old_size = [](const unsigned char* b) {
+    return static_cast<size_t>(little_endian(b + 8, 4));
+  };
+  bool sound = true;
+  if (at == last_end) {
+    std::vector<unsigned char> whole(static_cast<size_t>(at + n - last_begin));
+    const auto bytes = static_cast<int64_t>(whole.size());
+    const bool is_rest =
+        read_at(descriptor_, static_cast<int64_t>(last_begin), bytes, whole.data()) == bytes &&
+        looks_old(whole.data(), whole.size()) && old_size(whole.data()) == whole.size() - kPrefix;
+    if (is_rest)
+      return !are_messages(whole.data() + kPrefix, whole.size() - kPrefix, sound) || sound;
+  }
+  if (begins_with(begin, n, "OHDR") || begins_with(begin, n, "OCHK")) return true;
+  if (looks_old(begin, n)) {
+    const size_t bytes = old_size(begin);
+    if (bytes > n - kPrefix) return true;  // the rest is read next
+    if (are_messages(begin + kPrefix, bytes, sound)) return sound;
+    sound = true;
+  }
+  return !are_messages(begin, n, sound) || sound;
+}
+
+/// Whether the objects of a global heap collection lie in it.  III.E: "GCOL", version 1, 3 bytes,
+/// size of all; then objects of index (2), references (2), 4 bytes, size (8), contents up to a
+/// multiple of 8; index 0 is the space that is left.  The library first reads the least size, 4096,
+/// so what is not there yet is judged at the next read.  Lengths of 8 bytes, as every writer has
+/// them; with others the walk meets a wrong size and refuses.
+bool MetadataGuard::is_sound_heap(const unsigned char* at, size_t n, uint64_t left) const {
+  constexpr size_t kHeader = 16;
+  if (n < kHeader || !begins_with(at, n, "GCOL") || at[4] != 1) return false;
+  const uint64_t size = little_endian(at + 8, 8);
+  if (size < 4096 || size > left) return false;
+  if (size > n) return true;
+  size_t offset = kHeader;
+  while (size - offset >= kHeader) {
+    const size_t index = two_bytes(at + offset);
+    const uint64_t bytes = little_endian(at + offset + 8, 8), rest = size - offset;
+    if (index == 0) return bytes <= rest;
+    if (bytes > rest - kHeader) return false;
+    const uint64_t step = kHeader + (bytes + 7) / 8 * 8;
+    if (step > rest) return false;
+    offset += step;
+  }
+  return true;
+}
+
+/// III.D: a local heap holds the names of a group.  "HEAP", version 0, 3 bytes, size of its data
+/// (length), free list (length), where its data are (address); they may be right behind it, and
+/// then be read with it.  The library copies a name up to its zero, wherever that is.  In a sound
+/// heap the last byte is a zero already, or belongs to nothing.
+void MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
+  constexpr size_t kFixed = 8;
+  if (begins_with(bytes, n, "HEAP") && n >= kFixed + 2 * length_bytes_ + address_bytes_) {
+    const uint64_t size = little_endian(bytes + kFixed, length_bytes_);
+    const uint64_t data = base + little_endian(bytes + kFixed + 2 * length_bytes_, address_bytes_);
+    if (size > 0 && size <= file_bytes_ && data <= file_bytes_) name_ends_.insert(data + size);
+  }
+  for (auto end = name_ends_.upper_bound(at); end != name_ends_.end() && *end <= at + n; ++end)
+    bytes[*end - 1 - at] = 0;
+}
+
+/// III.A.1: whether no chunk of a data set's old index ("TREE", type 1) is stored with 0 bytes:
+/// what the library then takes for its values is other memory.  Level (1), entries used (2), two
+/// siblings; then keys and addresses in turn, one key more than addresses.  A key: bytes of the
+/// chunk (4), mask (4), where it begins on each axis and in the element (8 each, the last one 0).
+/// How many axes is not said, but what was read is the whole node: 2 k addresses and 2 k + 1 keys,
+/// k = 32 unless the file says other.  With another k several numbers of axes may fit; then one of
+/// them that is sound is enough.
+bool MetadataGuard::is_sound_index(const unsigned char* bytes, size_t n) const {
+  constexpr size_t kMostAxes = 33, kUsualK = 32;
+  const size_t head = 8 + 2 * address_bytes_;
+  if (n < head || !begins_with(bytes, n, "TREE") || bytes[4] != 1 || bytes[5] != 0) return true;
+  const size_t used = two_bytes(bytes + 6);
+  const auto is_sound_with = [&](size_t key) {
+    for (size_t i = 0; i < used; ++i) {
+      const unsigned char* entry = bytes + head + i * (key + address_bytes_);
+      if (little_endian(entry, 4) == 0) return false;
+    }
+    return true;
+  };
+  bool is_known = false;
+  for (size_t axes = 2; axes <= kMostAxes; ++axes) {
+    const size_t key = 8 + 8 * axes, pair = 2 * (key + address_bytes_);
+    if (n < head + key || (n - head - key) % pair != 0) continue;
+    const size_t k = (n - head - key) / pair;
+    if (used > 2 * k) continue;
+    if (is_sound_with(key)) return true;
+    is_known = true;
+    if (k == kUsualK) return false;
+  }
+  return !is_known;
+}
+
+}  // namespace bora::data::hdf5::detail
