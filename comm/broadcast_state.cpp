@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/broadcast_state.hpp"
 
-#include "comm/fnv.hpp"
+#include "core/fnv.hpp"
 
 #include <cstring>
 

@@ -3,7 +3,7 @@
 // engine_data.cpp and those beside it.
 #include "comm/engine.hpp"
 
-#include "comm/fnv.hpp"
+#include "core/fnv.hpp"
 #include "core/log.hpp"
 
 #include <sched.h>

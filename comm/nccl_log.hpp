@@ -2,8 +2,8 @@
 // Inner header of comm: what a rank has issued on a device communicator, and how ranks compare it.
 #pragma once
 
-#include "comm/fnv.hpp"
 #include "core/collective.hpp"
+#include "core/fnv.hpp"
 
 #include <array>
 #include <cstdint>

@@ -2,9 +2,9 @@
 #include "comm/point_to_point.hpp"
 
 #include "comm/flight_recorder.hpp"
-#include "comm/fnv.hpp"
 #include "comm/run_state.hpp"
 #include "comm/watchdog.hpp"
+#include "core/fnv.hpp"
 #include "core/log.hpp"
 
 #include <algorithm>

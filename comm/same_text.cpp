@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/same_text.hpp"
 
-#include "comm/fnv.hpp"
+#include "core/fnv.hpp"
 
 namespace bora {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/session.hpp"
 
-#include "comm/fnv.hpp"
 #include "comm/rank_group.hpp"
 #include "comm/run_state.hpp"
 #include "comm/runtime.hpp"
 #include "comm/watchdog.hpp"
 #include "core/crash_note.hpp"
 #include "core/error.hpp"
+#include "core/fnv.hpp"
 #include "core/log.hpp"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/tcp_transport.hpp"
 
-#include "comm/fnv.hpp"
 #include "core/error.hpp"
+#include "core/fnv.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -5,6 +5,7 @@
 
 #include "core/box_muller.hpp"
 #include "core/error.hpp"
+#include "core/fnv.hpp"
 
 namespace bora {
 namespace {
@@ -102,10 +103,8 @@ void fill_uniform(const RngKey& key, uint64_t begin, double low, double high,
 }
 
 uint64_t rng_stream(std::string_view purpose, uint64_t a, uint64_t b, uint64_t c) {
-  uint64_t state = 0xcbf29ce484222325ull;  // FNV-1a over the purpose, then mixed
-  for (const char ch : purpose) state = (state ^ static_cast<unsigned char>(ch)) * 0x100000001b3ull;
   // The two highest bits tell normal() and below() apart from bits(): keep them free.
-  return mix(mix(mix(mix(state, a), b), c), purpose.size()) & 0x3fffffffffffffffull;
+  return mix(mix(mix(mix(fnv1a(purpose), a), b), c), purpose.size()) & 0x3fffffffffffffffull;
 }
 
 RngPosition rng_position() { return t_position; }

@@ -11,12 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/crash_note.hpp"
 #include "core/error.hpp"
+#include "data/hdf5_mark.hpp"
 #include "data/read_at.hpp"
 
 namespace bora::data {
@@ -175,13 +175,10 @@ std::unique_ptr<ByteSource> open_bytes(const std::string& path) {
 }
 
 bool has_hdf5_mark(ByteSource& file) {
-  if (file.is_gzip()) return false;
-  std::array<char, 8> mark{};
-  for (int64_t at = 0; at + 8 <= file.file_bytes(); at = at == 0 ? 512 : at * 2)
-    if (file.read_some(at, mark.data(), 8) == 8 &&
-        std::string_view(mark.data(), 8) == "\x89HDF\r\n\x1a\n")
-      return true;
-  return false;
+  return !file.is_gzip() &&
+         has_hdf5_mark(file.file_bytes(), [&](int64_t at, void* to, int64_t bytes) {
+           return file.read_some(at, to, bytes);
+         });
 }
 
 }  // namespace bora::data

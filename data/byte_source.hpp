@@ -41,8 +41,7 @@ class ByteSource {
 /// is missing, not a plain file, or unreadable.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 
-/// Whether a plain file has the mark of HDF5, at its start or behind a user block of 512, 1024,
-/// 2048, ... bytes.
+/// Whether a plain file has the mark of HDF5 (hdf5_mark.hpp).  Throws Error for a failed read.
 bool has_hdf5_mark(ByteSource& file);
 
 }  // namespace bora::data

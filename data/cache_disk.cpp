@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/fnv.hpp"
 #include "core/log.hpp"
 #include "data/atomic_file.hpp"
 #include "data/cache_store.hpp"
@@ -37,12 +38,10 @@ constexpr const char* kSuffix = ".boracache";
 constexpr int64_t kHeaderBytes = 4096;
 constexpr int64_t kPiece = int64_t{4} << 20;  // of a file that is read or written at once
 
-/// FNV-1a, 64 bits: for names only, the header has the whole text.
+/// For names only, the header has the whole text.
 std::string hash_of(const std::string& text) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   char hex[17];
-  std::snprintf(hex, sizeof hex, "%016" PRIx64, h);
+  std::snprintf(hex, sizeof hex, "%016" PRIx64, fnv1a(text));
   return hex;
 }
 

@@ -10,6 +10,12 @@ int64_t Dataset::n_channels() const {
   return first.input.size(first.input.rank() - 1);
 }
 
+std::vector<std::string> names_of(const Dataset& dataset) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < dataset.size(); ++i) names.push_back(dataset.name(i));
+  return names;
+}
+
 Sample read_sample(const Dataset& dataset, int64_t index, const WindowChoice& choice) {
   Sample sample = dataset.read(index, choice);
   if (sample.name.empty()) sample.name = dataset.name(index);

@@ -71,6 +71,9 @@ class Dataset {
   virtual int64_t n_channels() const;
 };
 
+/// Of all its cases, in their order.
+std::vector<std::string> names_of(const Dataset& dataset);
+
 /// Reads a case and fills in what the data set left open: name, index, and masks of ones over the
 /// input's cells.  Throws Error naming the sample for an input or target that is undefined or not
 /// on the CPU, an input without axes, and masks of another shape than the input's cells.

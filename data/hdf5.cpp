@@ -18,8 +18,10 @@
 #include "core/profile.hpp"
 #include "data/hdf5_chunks.hpp"
 #include "data/hdf5_lock.hpp"
+#include "data/hdf5_mark.hpp"
 #include "data/hdf5_reader_driver.hpp"
 #include "data/hdf5_writer_driver.hpp"
+#include "data/read_at.hpp"
 
 namespace bora::data::hdf5 {
 
@@ -72,19 +74,13 @@ void check_signature(const std::string& path) {
     BORA_FAIL("cannot read '", path, "': it is ",
               S_ISDIR(status.st_mode) ? "a folder" : "no plain file");
   }
-  std::array<unsigned char, 8> head{};
-  const ssize_t n = ::pread(fd, head.data(), head.size(), 0);
-  const int code = errno;
-  static constexpr std::array<unsigned char, 8> kHdf5 = {0x89, 'H',  'D',  'F',
-                                                         '\r', '\n', 0x1a, '\n'};
-  bool found = n == 8 && head == kHdf5;
-  // The format lets the signature start at 512, 1024, 2048, ... behind a user block.
+  std::array<unsigned char, 4> head{};
+  const int64_t n = read_at(fd, 0, std::ssize(head), head.data());
   const off_t size = ::lseek(fd, 0, SEEK_END);
-  for (off_t at = 512; !found && n >= 0 && at + 8 <= size; at *= 2) {
-    std::array<unsigned char, 8> probe{};
-    found = ::pread(fd, probe.data(), probe.size(), at) == 8 && probe == kHdf5;
-  }
+  const bool found = has_hdf5_mark(
+      size, [fd](int64_t at, void* to, int64_t bytes) { return read_at(fd, at, bytes, to); });
   ::close(fd);
+  const int code = static_cast<int>(-n);
   BORA_CHECK(n >= 0, "cannot read '", path, "': ", std::strerror(code), " (errno ", code, ")");
   if (found) return;
   BORA_CHECK(n > 0, "'", path, "' is empty (0 bytes); wanted an HDF5 or NetCDF-4 file");

@@ -2,45 +2,19 @@
 #include <hdf5.h>
 
 #include <array>
-#include <iterator>
 #include <optional>
 #include <vector>
 
 #include "core/error.hpp"
 #include "data/hdf5.hpp"
 #include "data/hdf5_chunks.hpp"
-#include "data/hdf5_decode.hpp"
+#include "data/hdf5_filters.hpp"
 #include "data/hdf5_reader_driver.hpp"
 #include "data/hdf5_stored.hpp"
 
 namespace bora::data::hdf5::detail {
 
 namespace {
-
-/// The filters of a data set; nothing if one is not ours.  Throws Error if one stands twice: the
-/// library would go through it twice, and nobody here knows how many bytes that gives.
-std::optional<std::vector<Filter>> filters_of(int64_t list) {
-  std::vector<Filter> filters;
-  const int n = BORA_HDF5(H5Pget_nfilters(list));
-  for (int i = 0; i < n; ++i) {
-    unsigned flags = 0, config = 0, values[8] = {};
-    size_t n_values = std::size(values);
-    const H5Z_filter_t id = BORA_HDF5(H5Pget_filter2(list, static_cast<unsigned>(i), &flags,
-                                                     &n_values, values, 0, nullptr, &config));
-    Filter f;
-    if (id == H5Z_FILTER_FLETCHER32)
-      f.kind = Filter::Kind::fletcher32;
-    else if (id == H5Z_FILTER_SHUFFLE && n_values > 0)
-      f = {Filter::Kind::shuffle, values[0]};
-    else if (id != H5Z_FILTER_DEFLATE)
-      return std::nullopt;
-    for (const Filter& other : filters)
-      BORA_CHECK(other.kind != f.kind, "filter ", id,
-                 " stands twice: the file is damaged, or to be rewritten (h5repack)");
-    filters.push_back(f);
-  }
-  return filters;
-}
 
 /// Unpacks a chunk; throws Error if it does not give its bytes.  `is_plain`: it has no filters.
 void check_chunk(const Dataset& dataset, const StoredChunk& c, size_t rank,
@@ -65,6 +39,14 @@ void check_chunk(const Dataset& dataset, const StoredChunk& c, size_t rank,
                scratch);
 }
 
+/// The library would go through one twice, and how many bytes that gives nobody here knows.
+void check_each_once(const std::vector<ListedFilter>& filters) {
+  for (size_t i = 0; i < filters.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      BORA_CHECK(filters[k].id != filters[i].id, "filter ", filters[i].id,
+                 " stands twice: the file is damaged, or to be rewritten (h5repack)");
+}
+
 }  // namespace
 
 void check_filters(const Dataset& dataset) {
@@ -73,18 +55,10 @@ void check_filters(const Dataset& dataset) {
     H5Eclear2(H5E_DEFAULT);
     return;
   }
-  const int n = BORA_HDF5(H5Pget_nfilters(list.get()));
-  for (int i = 0; i < n; ++i) {
-    unsigned flags = 0, config = 0;
-    size_t n_values = 0;
-    char name[64] = "";
-    const H5Z_filter_t filter =
-        BORA_HDF5(H5Pget_filter2(list.get(), static_cast<unsigned>(i), &flags, &n_values, nullptr,
-                                 sizeof(name), name, &config));
-    BORA_CHECK(H5Zfilter_avail(filter) > 0, "stored with filter ", filter, " '", name,
+  for (const ListedFilter& f : list_filters(list.get()))
+    BORA_CHECK(H5Zfilter_avail(f.id) > 0, "stored with filter ", f.id, " '", f.name,
                "', which this HDF5 library does not have; install its plug-in (HDF5_PLUGIN_PATH) "
                "or rewrite the file with deflate");
-  }
 }
 
 ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
@@ -94,7 +68,9 @@ ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
     H5Eclear2(H5E_DEFAULT);
     return;
   }
-  const std::optional<std::vector<Filter>> filters = filters_of(list.get());
+  std::string why;  // the library's matter
+  check_each_once(list_filters(list.get()));
+  const std::optional<std::vector<Filter>> filters = filters_of(list.get(), why);
   if (!filters || begin.empty() || begin.size() > static_cast<size_t>(Shape::kMaxRank)) return;
   const size_t rank = begin.size();
   std::array<hsize_t, Shape::kMaxRank> sizes{};

@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "data/hdf5_blocks.hpp"
+#include "data/hdf5_filters.hpp"
 
 namespace bora::data::hdf5::detail {
 
@@ -45,36 +46,6 @@ std::optional<ReaderHandle> handle_of(int64_t file, std::string& why) {
   return ReaderHandle{*static_cast<const int*>(handle), ""};
 }
 
-bool filters_of(int64_t list, std::vector<Filter>& filters, std::string& why) {
-  const int n = BORA_HDF5(H5Pget_nfilters(list));
-  for (int i = 0; i < n; ++i) {
-    unsigned flags = 0, config = 0, values[8] = {};
-    size_t n_values = std::size(values);
-    char name[64] = "";
-    const H5Z_filter_t id = BORA_HDF5(H5Pget_filter2(
-        list, static_cast<unsigned>(i), &flags, &n_values, values, sizeof(name), name, &config));
-    Filter f;
-    if (id == H5Z_FILTER_DEFLATE) {
-      f.kind = Filter::Kind::deflate;
-    } else if (id == H5Z_FILTER_FLETCHER32) {
-      f.kind = Filter::Kind::fletcher32;
-    } else if (id == H5Z_FILTER_SHUFFLE && n_values > 0) {
-      f.kind = Filter::Kind::shuffle;
-      f.shuffle_bytes = values[0];
-    } else {
-      why = bora::detail::join("filter ", id, " '", name, "'");
-      return false;
-    }
-    for (const Filter& other : filters)
-      if (other.kind == f.kind) {
-        why = "a filter that stands twice";
-        return false;
-      }
-    filters.push_back(f);
-  }
-  return true;
-}
-
 /// Fills in how the chunks are stored; false, with the reason, if they cannot be read here.
 bool describe_chunks(int64_t file, int64_t list, int64_t type_id, StoredArray& out,
                      std::string& why) {
@@ -91,7 +62,9 @@ bool describe_chunks(int64_t file, int64_t list, int64_t type_id, StoredArray& o
     why = "a user block";
     return false;
   }
-  if (!filters_of(list, out.filters, why)) return false;
+  std::optional<std::vector<Filter>> filters = filters_of(list, why);
+  if (!filters) return false;
+  out.filters = std::move(*filters);
   std::array<hsize_t, Shape::kMaxRank> sizes{};
   BORA_HDF5(H5Pget_chunk(list, static_cast<int>(out.rank()), sizes.data()));
   for (size_t i = 0; i < out.rank(); ++i) {

@@ -10,6 +10,7 @@
 #include "core/log.hpp"
 #include "data/hdf5.hpp"
 #include "data/hdf5_chunks.hpp"
+#include "data/hdf5_filters.hpp"
 #include "data/hdf5_lock.hpp"
 #include "data/hdf5_narrow.hpp"
 #include "data/hdf5_reader_driver.hpp"
@@ -291,18 +292,10 @@ Storage Dataset::storage() const {
   storage.chunk = chunk();
   if (storage.chunk.empty()) return storage;
   const Id list(BORA_HDF5(H5Dget_create_plist(id())));
-  const int n = BORA_HDF5(H5Pget_nfilters(list.get()));
-  for (int i = 0; i < n; ++i) {
-    unsigned flags = 0, config = 0;
-    unsigned values[8] = {};
-    size_t n_values = std::size(values);
-    char name[64] = "";
-    const H5Z_filter_t filter =
-        BORA_HDF5(H5Pget_filter2(list.get(), static_cast<unsigned>(i), &flags, &n_values, values,
-                                 sizeof(name), name, &config));
-    if (filter == H5Z_FILTER_DEFLATE) storage.deflate = static_cast<int>(values[0]);
-    if (filter == H5Z_FILTER_SHUFFLE) storage.shuffle = true;
-    if (filter == H5Z_FILTER_FLETCHER32) storage.fletcher32 = true;
+  for (const detail::ListedFilter& f : detail::list_filters(list.get())) {
+    if (f.id == H5Z_FILTER_DEFLATE) storage.deflate = static_cast<int>(f.values[0]);
+    if (f.id == H5Z_FILTER_SHUFFLE) storage.shuffle = true;
+    if (f.id == H5Z_FILTER_FLETCHER32) storage.fletcher32 = true;
   }
   return storage;
 }

@@ -20,6 +20,8 @@ struct KeptChunk {
   int64_t n_elements = 0;  ///< the first ones, which are there
 };
 
+// A store of its own beside Recent: bounded in bytes, a longer front replaces a shorter one, and
+// buffers go round; one template of both would have more parameters than lines in common.
 /// At most limit() bytes of chunks, beside those that threads have in hand and kMostSpare buffers;
 /// a further one drops those that were not asked for longest.  May be used from several threads.
 class KeptChunks {

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "data/hdf5_filters.hpp"
+
 namespace bora::data {
 
 std::string stored_type_of(const hdf5::Dataset& dataset) {
@@ -23,24 +25,15 @@ std::string codec_of(const hdf5::Dataset& dataset) {
     H5Eclear2(H5E_DEFAULT);  // an external or virtual layout that this library does not know
     return "none";
   }
-  std::string text, before;
-  const int n = BORA_HDF5(H5Pget_nfilters(list.get()));
-  for (int i = 0; i < n; ++i) {
-    unsigned flags = 0, config = 0;
-    unsigned values[8] = {};
-    size_t n_values = std::size(values);
-    char name[64] = "";
-    const H5Z_filter_t filter =
-        BORA_HDF5(H5Pget_filter2(list.get(), static_cast<unsigned>(i), &flags, &n_values, values,
-                                 sizeof(name), name, &config));
-    name[sizeof(name) - 1] = '\0';
-    std::string part = filter == H5Z_FILTER_DEFLATE      ? "deflate " + std::to_string(values[0])
-                       : filter == H5Z_FILTER_SHUFFLE    ? "shuffle"
-                       : filter == H5Z_FILTER_FLETCHER32 ? "fletcher32"
-                       : name[0] != '\0'                 ? std::string(name)
-                                                         : "filter " + std::to_string(filter);
+  std::string text;
+  for (const hdf5::detail::ListedFilter& f : hdf5::detail::list_filters(list.get())) {
+    const std::string part = f.id == H5Z_FILTER_DEFLATE   ? "deflate " + std::to_string(f.values[0])
+                             : f.id == H5Z_FILTER_SHUFFLE ? "shuffle"
+                             : f.id == H5Z_FILTER_FLETCHER32 ? "fletcher32"
+                             : !f.name.empty()               ? f.name
+                                                             : "filter " + std::to_string(f.id);
     // Compression first, as people say it.
-    if (filter == H5Z_FILTER_DEFLATE)
+    if (f.id == H5Z_FILTER_DEFLATE)
       text = text.empty() ? part : part + ", " + text;
     else
       text += (text.empty() ? "" : ", ") + part;

@@ -82,11 +82,18 @@ bool are_sound_filters(const unsigned char* message, size_t bytes) {
 
 bool MetadataGuard::takes(Part part, uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
   switch (part) {
-    case Part::superblock: learn_widths(bytes, n); return true;
-    case Part::header: return is_sound_header(at, bytes, n);
-    case Part::global_heap: return is_sound_heap(bytes, n, file_bytes_ - at);
-    case Part::local_heap: end_names(at, bytes, n, base); return true;
-    case Part::index: return is_sound_index(bytes, n);
+    case Part::superblock:
+      learn_widths(bytes, n);
+      return true;
+    case Part::header:
+      return is_sound_header(at, bytes, n);
+    case Part::global_heap:
+      return is_sound_heap(bytes, n, file_bytes_ - at);
+    case Part::local_heap:
+      end_names(at, bytes, n, base);
+      return true;
+    case Part::index:
+      return is_sound_index(bytes, n);
   }
   return false;
 }
@@ -116,8 +123,9 @@ bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound)
       if (type == kFilters && !are_sound_filters(message, bytes)) sound = false;
       if (type == kAttribute && !is_sound_attribute(message, bytes)) sound = false;
       // Where further messages are: the library takes memory of this length before it reads.
-      if (type == kContinuation && (bytes < address_bytes_ + length_bytes_ ||
-                                    little_endian(message + address_bytes_, length_bytes_) > file_bytes_))
+      if (type == kContinuation &&
+          (bytes < address_bytes_ + length_bytes_ ||
+           little_endian(message + address_bytes_, length_bytes_) > file_bytes_))
         sound = false;
     }
     offset += kHead + bytes;

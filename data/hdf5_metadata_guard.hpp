@@ -38,7 +38,7 @@ class MetadataGuard {
 
   int descriptor_ = -1;
   uint64_t file_bytes_ = 0;
-  size_t address_bytes_ = 8, length_bytes_ = 8;  // of the numbers in this file
+  size_t address_bytes_ = 8, length_bytes_ = 8;                   // of the numbers in this file
   uint64_t header_begin_ = UINT64_MAX, header_end_ = UINT64_MAX;  // the last read of a header
   std::set<uint64_t> name_ends_;  // where the local heaps that were met end
 };

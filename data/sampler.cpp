@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/fnv.hpp"
 #include "core/rng.hpp"
 
 namespace bora::data {
@@ -18,13 +19,12 @@ void check_option(bool ok, const std::string& message) {
   if (!ok) throw UsageError("DistributedSampler: " + message);
 }
 
-/// FNV-1a over the bytes.
+/// FNV-1a over the bytes, the lowest of each number first.
 uint64_t checksum(const std::vector<double>& weights) {
-  uint64_t sum = 14695981039346656037ull;
+  uint64_t sum = kFnvOffset;
   for (const double w : weights) {
     const auto bits = std::bit_cast<uint64_t>(w);
-    for (int byte = 0; byte < 8; ++byte)
-      sum = (sum ^ (bits >> (8 * byte) & 0xff)) * 1099511628211ull;
+    for (int byte = 0; byte < 8; ++byte) sum = fnv_step(sum, bits >> (8 * byte) & 0xff);
   }
   return sum;
 }

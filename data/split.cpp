@@ -26,6 +26,19 @@ int64_t count_of(double share, int64_t n) {
 
 }  // namespace
 
+std::vector<int64_t> part_of(const Split& split, const std::string& name) {
+  if (name == "training") return split.train;
+  if (name == "validation") return split.validation;
+  if (name == "test") return split.test;
+  if (name != "all")
+    throw UsageError("part '" + name + "' of the cases: wanted training, validation, test or all");
+  std::vector<int64_t> all = split.train;
+  all.insert(all.end(), split.validation.begin(), split.validation.end());
+  all.insert(all.end(), split.test.begin(), split.test.end());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 Split make_split(const std::vector<std::string>& names, const std::vector<std::string>& groups_in,
                  const SplitConfig& config) {
   BORA_CHECK(names.size() == groups_in.size(), "make_split: ", names.size(), " names and ",
@@ -98,12 +111,9 @@ Split make_split(const std::vector<std::string>& names, const std::vector<std::s
 }
 
 Split make_split(const Dataset& dataset, const SplitConfig& config) {
-  std::vector<std::string> names, groups;
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    names.push_back(dataset.name(i));
-    groups.push_back(dataset.group(i));
-  }
-  return make_split(names, groups, config);
+  std::vector<std::string> groups;
+  for (int64_t i = 0; i < dataset.size(); ++i) groups.push_back(dataset.group(i));
+  return make_split(names_of(dataset), groups, config);
 }
 
 bool is_part(const std::string& word) {

@@ -43,6 +43,10 @@ struct Split {
   std::vector<int64_t> test;
 };
 
+/// Those of one part: "training", "validation", "test", or "all" of them, ascending.  Throws
+/// UsageError for another name.
+std::vector<int64_t> part_of(const Split& split, const std::string& name);
+
 /// Splits cases by groups: all cases of a group come to the same side.  Each group gets a Philox
 /// number from (seed, its name); the lowest numbers go to test, the next to validation.  So the
 /// result is a pure function of the names and the configuration: the same on all ranks and machines

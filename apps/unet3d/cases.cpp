@@ -10,12 +10,6 @@
 namespace bora::unet3d {
 namespace {
 
-std::vector<std::string> names_of(const data::Dataset& part) {
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < part.size(); ++i) names.push_back(part.name(i));
-  return names;
-}
-
 /// Empty where the file tells none.
 std::vector<double> level_heights(const std::string& path, const std::string& z) {
   const data::hdf5::Lock lock;

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <tuple>
 
+#include "apps/common/help.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
@@ -52,10 +53,7 @@ int data_check_command(MpiSession& session, const std::vector<std::string>& args
       {.about = "Looks into all files of a data set: pairs, forms, grids, values, checksums. Lists "
                 "what is wrong; exit code 1 if anything is. The keys are those of unet3d train.",
        .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   config.data.files.preflight = config.volumes.preflight = config.level;
 

@@ -43,8 +43,4 @@ struct DataSet {
 /// Collective.  As training opens it; throws what that throws.
 DataSet open_data_set(const Config& config, Collective& ranks, const data::PreflightHooks& hooks);
 
-/// "training" (the empty name, too), "validation", "test", "all": the cases of a part.  Throws
-/// UsageError for another name.
-std::vector<int64_t> part_of(const data::Split& split, const std::string& name);
-
 }  // namespace bora::unet3d

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "apps/common/help.hpp"
 #include "apps/common/text.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
@@ -210,10 +211,7 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
                 "files that are named (.h5 with raw), --volumes.root's cases (.h5 with raw, label, "
                 "weight), or --data.root's wind cases (NetCDF-4 of the same schema).",
        .positionals = "[FILE...]"});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   const bool is_files = !given.positionals.empty();
   const bool is_wind = !is_files && !is_segmentation(c) && c.volumes.root.empty();
   if (c.to.empty()) throw UsageError("data convert: where to? --to=FOLDER is not set");

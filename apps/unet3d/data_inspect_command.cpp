@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "apps/common/help.hpp"
 #include "apps/common/text.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
@@ -40,10 +41,7 @@ int data_inspect_command(MpiSession& session, const std::vector<std::string>& ar
       {.about = "Says what files hold: NIfTI, NetCDF-4, HDF5, NumPy. Exit code 1 if one cannot be "
                 "read.",
        .positionals = "FILE..."});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   const std::vector<std::string>& files = given.positionals;
   if (files.empty()) throw UsageError("data inspect: no file given");
   if (!config.picture.empty() && (files.size() != 1 || !config.values))

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "apps/common/same_settings.hpp"
 #include "apps/train/parallel.hpp"
 #include "apps/unet3d/data_commands.hpp"
@@ -55,19 +53,6 @@ DataSet open_data_set(const Config& config, Collective& ranks, const data::Prefl
     set.wind = std::make_unique<data::WindDataset>(config.data, &ranks, hooks);
   }
   return set;
-}
-
-std::vector<int64_t> part_of(const data::Split& split, const std::string& name) {
-  if (name == "training") return split.train;
-  if (name == "validation") return split.validation;
-  if (name == "test") return split.test;
-  if (name != "all")
-    throw UsageError("part '" + name + "' of the cases: wanted training, validation, test or all");
-  std::vector<int64_t> all = split.train;
-  all.insert(all.end(), split.validation.begin(), split.validation.end());
-  all.insert(all.end(), split.test.begin(), split.test.end());
-  std::sort(all.begin(), all.end());
-  return all;
 }
 
 }  // namespace bora::unet3d

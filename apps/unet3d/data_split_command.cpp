@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "apps/common/help.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
@@ -138,10 +139,7 @@ int data_split_command(MpiSession& session, const std::vector<std::string>& args
       {.about = "Says which case trains, validates and tests, as unet3d train will split the data "
                 "set with the same keys.",
        .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   const DataSet set = open_data_set(config, *ranks, preflight_hooks(*ranks));
   const data::Split split = set.split(config.split);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <tuple>
 
+#include "apps/common/help.hpp"
 #include "apps/common/text.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
@@ -90,16 +91,13 @@ int data_stats_command(MpiSession& session, const std::vector<std::string>& args
       {.about = "Mean, spread, percentiles and classes of the training part, and what would suit "
                 "them. The keys are those of unet3d train.",
        .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   Config physical = config;
   physical.data.normalisation = "none";
   const data::PreflightHooks hooks = preflight_hooks(*ranks);
   const auto set = std::make_shared<const DataSet>(open_data_set(physical, *ranks, hooks));
-  const std::vector<int64_t> part = part_of(set->split(config.split), config.part);
+  const std::vector<int64_t> part = data::part_of(set->split(config.split), config.part);
   if (part.empty())
     throw UsageError("data stats: no case in the " + config.part +
                      " part (split.validation, split.test); choose another --part");

@@ -10,6 +10,7 @@
 
 #include "apps/common/all_reduce_choice.hpp"
 #include "apps/common/device_choice.hpp"
+#include "apps/common/help.hpp"
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/train/parallel.hpp"
@@ -248,10 +249,7 @@ int diagnose_command(MpiSession& session, const std::vector<std::string>& args) 
       {.about = "Says what a job finds where it runs: ranks, hosts, devices, the network between "
                 "them, shared memory, output, data.  Start it as you would the training.",
        .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   const int threads = apps::set_compute_threads(session.local_size());
   CommunicatorOptions options;
   options.all_reduce = all_reduce_algorithm(config.all_reduce);

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 
-#include "apps/common/device_choice.hpp"
-#include "apps/common/same_settings.hpp"
-#include "apps/common/threads.hpp"
+#include "apps/common/help.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/evaluate.hpp"
-#include "comm/communicator.hpp"
-#include "core/log.hpp"
+#include "apps/unet3d/field_run.hpp"
 
 namespace bora::unet3d {
 
@@ -41,22 +37,9 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args) 
            "beat: the domain's mean, the mean vertical profile and the mean field, fitted on the "
            "training cases.  Segmentation: Dice, IoU, precision, recall and volume of each class.",
        .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   check_field_config(config, "evaluate");
-  apps::set_compute_threads(session.local_size());
-  CommunicatorOptions options;
-  options.timeout_s = config.comm.timeout_s;
-  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
-  apps::require_same_settings(*ranks, config_text(config));
-  const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
-  if (session.rank() == 0) log_info("device: ", choice.text());
-  TrainedModel trained;
-  ranks->agree("loading " + config.checkpoint, [&] {
-    trained = load_trained(config.checkpoint, choice.device, weights_from(config.weights));
-  });
+  auto [ranks, trained] = start_field_run(session, config, config_text(config));
   if (is_segmentation(trained.config))
     evaluate_segmentation(config, trained, *ranks);
   else

@@ -13,12 +13,6 @@
 namespace bora::unet3d {
 namespace {
 
-std::vector<std::string> names_of(const data::Dataset& part) {
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < part.size(); ++i) names.push_back(part.name(i));
-  return names;
-}
-
 void require_same_split(const TrainedModel& trained, const Cases& cases) {
   const std::string& root = trained.config.data.root;
   require_same_names(root, "training", trained.training, names_of(cases.training()));

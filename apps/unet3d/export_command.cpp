@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <filesystem>
 
+#include "apps/common/help.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/exchange.hpp"
 #include "apps/unet3d/onnx_export.hpp"
@@ -118,10 +118,7 @@ int export_command(MpiSession& session, const std::vector<std::string>& args) {
                 "safetensors, with the names and layouts of the same network in PyTorch, or the "
                 "whole of it as ONNX (docs/exchanging-weights.md).",
        .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   const ExportConfig asked = config;
   settle(config);
   const std::unique_ptr<Collective> ranks = make_communicator(session);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <filesystem>
 
+#include "apps/common/help.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/exchange.hpp"
 #include "apps/unet3d/setup.hpp"
@@ -65,10 +65,7 @@ int import_command(MpiSession& session, const std::vector<std::string>& args) {
       {.about = "Makes a checkpoint of weights in a safetensors file, for predict, evaluate, and "
                 "as the beginning of a training run (docs/exchanging-weights.md).",
        .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   check(config);
   const std::unique_ptr<Collective> ranks = make_communicator(session);
   StartState state = start_state(config, *ranks);

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "apps/common/device_choice.hpp"
+#include "apps/common/help.hpp"
 #include "apps/common/place.hpp"
 #include "apps/common/threads.hpp"
 #include "apps/unet3d/commands.hpp"
@@ -50,10 +51,7 @@ int info_command(MpiSession& session, const std::vector<std::string>& args) {
   const ConfigArgs given = config_parse_args(
       config, "unet3d info", args,
       {.about = "Prints this build, its machine, its ranks and the network.", .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   const int threads = apps::set_compute_threads(session.local_size());
   const std::unique_ptr<Collective> ranks = make_communicator(session);
   const apps::LaunchReport places = apps::gather_launch(session, *ranks, threads);

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <string_view>
 
-#include "apps/common/device_choice.hpp"
-#include "apps/common/same_settings.hpp"
-#include "apps/common/threads.hpp"
+#include "apps/common/help.hpp"
 #include "apps/unet3d/commands.hpp"
+#include "apps/unet3d/field_run.hpp"
 #include "apps/unet3d/predictor.hpp"
-#include "comm/communicator.hpp"
 #include "core/log.hpp"
 
 namespace bora::unet3d {
@@ -126,24 +123,11 @@ int predict_command(MpiSession& session, const std::vector<std::string>& args) {
                                   "masks' grids; or, with a network for classes, labels of the "
                                   "cells of images, in the images' own format.",
                          .positionals = "FILE|FOLDER ..."});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   check(config, given.positionals);
-  apps::set_compute_threads(session.local_size());
-  CommunicatorOptions options;
-  options.timeout_s = config.comm.timeout_s;
-  const std::unique_ptr<Collective> ranks = make_communicator(session, options);
   std::string settings = config_text(config);
   for (const std::string& path : given.positionals) settings += "\n" + path;
-  apps::require_same_settings(*ranks, settings);
-  const apps::DeviceChoice choice = apps::choose_device(config.device, session, *ranks);
-  if (session.rank() == 0) log_info("device: ", choice.text());
-  TrainedModel trained;
-  ranks->agree("loading " + config.checkpoint, [&] {
-    trained = load_trained(config.checkpoint, choice.device, weights_from(config.weights));
-  });
+  auto [ranks, trained] = start_field_run(session, config, settings);
   // Refuses before anything is read.
   const std::unique_ptr<Predictor> predictor = is_segmentation(trained.config)
                                                    ? make_segmentation_predictor(config, trained)

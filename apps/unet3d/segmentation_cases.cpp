@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/unet3d/segmentation_cases.hpp"
 
-#include <numeric>
 #include <utility>
 
 #include "apps/common/stop.hpp"
@@ -39,17 +38,6 @@ void SegmentationCases::fit(Collective& ranks) {
       split_.train, ranks, {.may_go_on = [] {
         apps::leave_if_told("reading the training cases for their mean and spread");
       }});
-}
-
-std::vector<int64_t> SegmentationCases::part(const std::string& name) const {
-  if (name == "training") return split_.train;
-  if (name == "validation") return split_.validation;
-  if (name == "test") return split_.test;
-  if (name != "all")
-    throw UsageError("part '" + name + "' of the cases: wanted training, validation, test or all");
-  std::vector<int64_t> all(static_cast<size_t>(dataset_->size()));
-  std::iota(all.begin(), all.end(), int64_t{0});
-  return all;
 }
 
 std::vector<double> SegmentationCases::training_weights() const {

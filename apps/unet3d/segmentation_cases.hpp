@@ -30,7 +30,7 @@ class SegmentationCases {
   const data::Dataset& validation() const { return *validation_; }
   /// Indices among all() of "training", "validation", "test" or "all", whole cases; throws
   /// UsageError for another name.
-  std::vector<int64_t> part(const std::string& name) const;
+  std::vector<int64_t> part(const std::string& name) const { return data::part_of(split_, name); }
   /// The names of those cases.
   std::vector<std::string> names(const std::string& part) const;
   /// Chances of the patches, of a manifest's column sample_weight; none where all are 1.

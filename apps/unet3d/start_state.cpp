@@ -82,12 +82,6 @@ class Texts {
   const data::SafetensorsReader& file_;
 };
 
-std::vector<std::string> names_of(const data::Dataset& part) {
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < part.size(); ++i) names.push_back(part.name(i));
-  return names;
-}
-
 std::vector<std::string>& part_of(StartState& state, const std::string& part) {
   return part == "training" ? state.training : part == "validation" ? state.validation : state.test;
 }

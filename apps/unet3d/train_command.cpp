@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <string_view>
 
+#include "apps/common/help.hpp"
 #include "apps/train/run.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/segmentation_task.hpp"
@@ -45,10 +45,7 @@ int train_command(MpiSession& session, const std::vector<std::string>& all_args)
                 "--dry-run it only checks settings, data and output folder, prints the plan and "
                 "says whether it will fit into memory (docs/dry-run.md); exit code 2 if not.",
        .positionals = {}});
-  if (!given.help.empty()) {
-    if (session.rank() == 0) std::fputs(given.help.c_str(), stdout);
-    return 0;
-  }
+  if (apps::print_help(session, given)) return 0;
   return with_memory_advice(config, [&] {
     return train::run_task(
         session, config, config_text(config),

@@ -250,6 +250,14 @@ TEST(Rng, StreamsAndSeedsDiffer) {
   EXPECT_EQ(equal, 0);
 }
 
+// Made by a second implementation of FNV-1a and Philox: other numbers would be other networks,
+// splits and samples for the same seed.
+TEST(Rng, StreamsStayWhatTheyAre) {
+  EXPECT_EQ(rng_stream(""), 0x2de57d4cfbd378e4ull);
+  EXPECT_EQ(rng_stream("sampler.order", 5), 0x14c08b3c6294a332ull);
+  EXPECT_EQ(rng_stream("gr\xc3\xbcn", 1, 2, 3), 0x2eb20cf064c8cbe5ull);
+}
+
 TEST(RngPosition, ScopeRestoresAndKeysMoveOn) {
   const RngScope outer({11, 22, 0});
   const RngKey first = next_rng_key();

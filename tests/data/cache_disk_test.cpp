@@ -6,8 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <iomanip>
+#include <sstream>
 #include <thread>
 
+#include "core/fnv.hpp"
 #include "core/host.hpp"
 #include "tests/data/cache_fixture.hpp"
 #include "tests/data/small_disk.hpp"
@@ -36,6 +39,22 @@ TEST(DiskCache, IsUsedAgainByALaterRun) {
   }
   EXPECT_EQ(f.reads, 3);
   EXPECT_EQ(files_in(f.folder.file("cache")).size(), 3u);
+}
+
+// Another name would leave what earlier runs have kept unused, and lying there.
+TEST(DiskCache, NamesAFileByTheHashesOfItsFieldAndState) {
+  CacheFixture f(1);
+  VolumeCache::make(f.config("disk"), f.fields, nullptr)->read(0, kBegin, kCount, f.reader(0));
+  const std::string file = files_in(f.folder.file("cache")).at(0), content = read_file(file);
+  const auto hash_of = [&](const std::string& key) {
+    const size_t begin = content.find("\n" + key + " ") + key.size() + 2;
+    std::ostringstream hex;
+    hex << std::hex << std::setfill('0') << std::setw(16)
+        << fnv1a(content.substr(begin, content.find('\n', begin) - begin));
+    return hex.str();
+  };
+  EXPECT_EQ(std::filesystem::path(file).filename(),
+            hash_of("field") + "-" + hash_of("state") + ".boracache");
 }
 
 TEST(DiskCache, MakesADamagedFileAnew) {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "data/byte_source.hpp"
 #include "data/hdf5.hpp"
 #include "tests/data/pipeline_support.hpp"
 #include "tests/data/reference_values.hpp"
@@ -43,6 +44,26 @@ TEST(Hdf5Files, ForeignFilesAreRefusedWithAReason) {
     EXPECT_THAT(refusal(kReference + name),
                 AllOf(HasSubstr(name), HasSubstr("NetCDF-3"), HasSubstr("nccopy -k nc4")));
   EXPECT_THAT(refusal(folder.path()), HasSubstr(folder.path()));
+}
+
+// The library finds a superblock at 0, 512, 1024, 2048, ...; what asks before it must, too.
+TEST(Hdf5Files, TheMarkIsLookedForWhereItMayBe) {
+  TempFolder folder;
+  const std::string path = folder.file("a.h5"), mark = "\x89HDF\r\n\x1a\n";
+  const auto is_marked = [&](size_t at, size_t n_more, const std::string& bytes) {
+    write_file(path, std::string(at, '.') + bytes + std::string(n_more, '.'));
+    const std::string refusal = message_of([&] { File::open(path); });
+    const bool marked = has_hdf5_mark(*open_bytes(path));
+    EXPECT_EQ(refusal.find("no HDF5 signature") == std::string::npos, marked) << refusal;
+    return marked;
+  };
+  for (const size_t at : {0, 512, 1024, 2048, 4096}) {
+    EXPECT_TRUE(is_marked(at, 9, mark)) << at;
+    EXPECT_TRUE(is_marked(at, 0, mark)) << at;
+    EXPECT_FALSE(is_marked(at, 0, mark.substr(0, 7))) << at;
+    EXPECT_FALSE(is_marked(at, 9, "\x89HDF\r\n\x1a\r")) << at;
+  }
+  for (const size_t at : {1, 8, 256, 511, 513, 1536, 3072}) EXPECT_FALSE(is_marked(at, 9, mark));
 }
 
 TEST(Hdf5Files, TruncatedFilesAreRefusedWithAReason) {

@@ -108,7 +108,8 @@ TEST(Hdf5MetadataGuard, FiltersThatAMessageDoesNotHoldAreRefused) {
 TEST(Hdf5MetadataGuard, MessagesRightBehindAnotherHeaderAreJudged) {
   for (const bool is_sound : {true, false}) {
     MetadataGuard guard(-1, kFileBytes);
-    Bytes whole = header(kFilters, filters({{kName}})), more = header(kFilters, filters({{is_sound ? kName : kEndless}}));
+    Bytes whole = header(kFilters, filters({{kName}})),
+          more = header(kFilters, filters({{is_sound ? kName : kEndless}}));
     Bytes continuation(more.begin() + 16, more.end());
     EXPECT_TRUE(takes(guard, Part::header, whole, 1000));
     EXPECT_EQ(takes(guard, Part::header, continuation, 1000 + whole.size()), is_sound);
@@ -232,18 +233,19 @@ TEST(Hdf5MetadataGuard, ChunksOfNoBytesAreRefused) {
 /// What opening and reading "raw" and "label" say, in turn; empty: nothing.
 std::vector<std::string> messages_of(const std::string& path) {
   std::vector<std::string> all;
-  for (const char* variable : {"raw", "label"}) all.push_back(message_of([&] {
-    const auto volume = open_hdf5_volume({path, variable, ""});
-    volume->read({0, 0, 0}, volume->info().grid, DType::f32);
-  }));
+  for (const char* variable : {"raw", "label"})
+    all.push_back(message_of([&] {
+      const auto volume = open_hdf5_volume({path, variable, ""});
+      volume->read({0, 0, 0}, volume->info().grid, DType::f32);
+    }));
   return all;
 }
 
 // Each reads behind a buffer of the library, or takes 16 GiB, without the guard.
 TEST(Hdf5MetadataGuard, FilesThatAFuzzerFoundAreRefusedByName) {
-  for (const char* name : {"chunk_of_no_bytes.h5", "filter_name_without_end.h5",
-                           "filter_name_behind_a_header.h5", "filter_twice.h5",
-                           "continuation_of_16_gib.h5", "link_name_without_end.h5"}) {
+  for (const char* name :
+       {"chunk_of_no_bytes.h5", "filter_name_without_end.h5", "filter_name_behind_a_header.h5",
+        "filter_twice.h5", "continuation_of_16_gib.h5", "link_name_without_end.h5"}) {
     const std::string path = std::string("tests/fuzz/corpus/hdf5_volume/") + name;
     const std::vector<std::string> messages = messages_of(path);
     EXPECT_THAT(messages, ::testing::Contains(::testing::HasSubstr(path))) << name;
@@ -256,7 +258,9 @@ TEST(Hdf5MetadataGuard, AReadThatFailedFailsAgain) {
   const std::string path = "tests/fuzz/corpus/hdf5_volume/values_behind_the_end.h5";
   const auto volume = open_hdf5_volume({path, "raw", ""});
   for (int i = 0; i < 3; ++i)
-    EXPECT_THAT(message_of([&] { volume->read({0, 0, 0}, volume->info().grid, DType::f32); }),
+    EXPECT_THAT(message_of([&] {
+                  volume->read({0, 0, 0}, volume->info().grid, DType::f32);
+                }),
                 ::testing::HasSubstr(path))
         << i;
 }

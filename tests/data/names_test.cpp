@@ -166,6 +166,18 @@ TEST(Split, AShareAboveNothingTakesAGroupAtLeast) {
   EXPECT_EQ(s.train.size(), 1u);
 }
 
+TEST(Split, PartsHaveNames) {
+  const Split split{.train = {1, 4}, .validation = {3}, .test = {0, 2}};
+  EXPECT_THAT(part_of(split, "training"), ElementsAre(1, 4));
+  EXPECT_THAT(part_of(split, "validation"), ElementsAre(3));
+  EXPECT_THAT(part_of(split, "test"), ElementsAre(0, 2));
+  EXPECT_THAT(part_of(split, "all"), ElementsAre(0, 1, 2, 3, 4));
+  for (const char* name : {"", "train", "Test"})
+    EXPECT_THAT(message_of<UsageError>([&] { part_of(split, name); }),
+                HasSubstr("part '" + std::string(name) +
+                          "' of the cases: wanted training, validation, test or all"));
+}
+
 TEST(Split, WhatCannotBeIsAUsageError) {
   std::vector<std::string> names, groups;
   make_cases(9, names, groups);

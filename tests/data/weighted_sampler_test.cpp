@@ -147,6 +147,7 @@ class Memory : public StateVisitor {
   void value(std::string_view, std::vector<std::string>&) override {}
   void enter(std::string_view) override {}
   void leave() override {}
+  int64_t at(const std::string& name) const { return values_.at(name); }
 
  private:
   void keep(std::string_view name, int64_t& v) {
@@ -170,6 +171,14 @@ TEST(WeightedSampler, OtherWeightsAreNoPlaceToGoOnFrom) {
                 DistributedSampler(options({1, 2, 3, 4, 5, 6.5})).state(memory, found);
               }),
               HasSubstr("the weights of the samples are others"));
+}
+
+// FNV-1a over the bytes of the numbers, the lowest first: in checkpoints, so it may not change.
+TEST(WeightedSampler, TheChecksumOfTheWeightsStaysWhatItIs) {
+  Memory memory;
+  EpochPosition position;
+  DistributedSampler(options({1, 0, 3, 0.5})).state(memory, position);
+  EXPECT_EQ(static_cast<uint64_t>(memory.at("weights")), 0x96aecc53b7b69d3dull);
 }
 
 }  // namespace

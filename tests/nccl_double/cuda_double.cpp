@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/nccl_double/cuda_double.hpp"
 
-#include "comm/fnv.hpp"
+#include "core/fnv.hpp"
 #include "tests/nccl_double/nccl_double.hpp"
 
 #include <algorithm>
