@@ -78,6 +78,23 @@ bool are_sound_filters(const unsigned char* message, size_t bytes) {
   return true;
 }
 
+/// Whether chunks have an extent on every axis: the library divides by it.  IV.A.2.i: version (1);
+/// in versions 1 and 2 axes (1), class (1), five bytes, an address; in 3 class, axes, an address;
+/// in 4 class, flags, axes, bytes of an extent (1); then the extents (of 4 bytes but for 4).  Class
+/// 2: chunks.  The element counts as an axis.
+bool is_sound_layout(const unsigned char* message, size_t bytes, size_t address_bytes) {
+  if (bytes < 5) return false;
+  const unsigned version = message[0], kind = message[version < 3 ? 2 : 1];
+  if (version < 1 || version > 4 || kind != 2) return true;  // the library's matter
+  const size_t axes = message[version < 3 ? 1 : version == 3 ? 2 : 3];
+  const size_t width = version == 4 ? message[4] : 4;
+  const size_t at = version < 3 ? 8 + address_bytes : version == 3 ? 3 + address_bytes : 5;
+  if (width < 1 || width > 8 || at + axes * width > bytes) return false;
+  for (size_t i = 0; i < axes; ++i)
+    if (little_endian(message + at + i * width, width) == 0) return false;
+  return true;
+}
+
 }  // namespace
 
 bool MetadataGuard::takes(Part part, uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
@@ -112,7 +129,7 @@ void MetadataGuard::learn_widths(const unsigned char* bytes, size_t n) {
 /// that does not hold what it says.  IV.A.1.a: type (2), size (2), flags (1), 3 bytes, contents.
 bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound) const {
   constexpr size_t kHead = 8;
-  constexpr size_t kFilters = 11, kAttribute = 12, kContinuation = 16;
+  constexpr size_t kLayout = 8, kFilters = 11, kAttribute = 12, kContinuation = 16;
   constexpr unsigned kShared = 2;
   size_t offset = 0;
   while (n - offset >= kHead) {
@@ -120,6 +137,7 @@ bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound)
     const size_t type = two_bytes(head), bytes = two_bytes(head + 2);
     if (bytes > n - offset - kHead) return false;
     if ((head[4] & kShared) == 0) {
+      if (type == kLayout && !is_sound_layout(message, bytes, address_bytes_)) sound = false;
       if (type == kFilters && !are_sound_filters(message, bytes)) sound = false;
       if (type == kAttribute && !is_sound_attribute(message, bytes)) sound = false;
       // Where further messages are: the library takes memory of this length before it reads.

@@ -104,6 +104,34 @@ TEST(Hdf5MetadataGuard, FiltersThatAMessageDoesNotHoldAreRefused) {
   EXPECT_FALSE(takes(Part::header, header(kFilters, {})));
 }
 
+TEST(Hdf5MetadataGuard, ChunksWithoutAnExtentAreRefused) {
+  constexpr unsigned kLayout = 8;
+  const auto layout = [](unsigned version, const std::vector<uint64_t>& extents,
+                         unsigned kind = 2) {
+    Bytes b;
+    const auto n = extents.size();
+    put(b, version, 1);
+    if (version < 3) put(b, n | kind << 8, 7);
+    if (version >= 3) put(b, kind, 1);
+    if (version == 3) put(b, n, 1);
+    if (version == 4) put(b, n << 8 | 2 << 16, 3);  // flags, axes, bytes of an extent
+    if (version < 4) put(b, 4096, 8);
+    for (const uint64_t e : extents) put(b, e, version == 4 ? 2 : 4);
+    return header(kLayout, b);
+  };
+  for (const unsigned version : {1, 2, 3, 4}) {
+    SCOPED_TRACE(version);
+    EXPECT_TRUE(takes(Part::header, layout(version, {1, 3, 2, 4})));
+    EXPECT_FALSE(takes(Part::header, layout(version, {1, 0, 2, 4})));
+    EXPECT_FALSE(takes(Part::header, layout(version, {1, 3, 2, 0})));
+    EXPECT_TRUE(takes(Part::header, layout(version, {0, 0}, 1)));  // in one piece: other fields
+    EXPECT_FALSE(takes(Part::header, header(kLayout, {static_cast<unsigned char>(version)})));
+  }
+  Bytes cut = layout(3, {1, 3, 2, 4});
+  cut[26] = 40;  // axes
+  EXPECT_FALSE(takes(Part::header, cut));
+}
+
 // Read right behind a header of which it is no rest.
 TEST(Hdf5MetadataGuard, MessagesRightBehindAnotherHeaderAreJudged) {
   for (const bool is_sound : {true, false}) {
