@@ -264,7 +264,9 @@ std::shared_ptr<StoredArray> DirectRead::known(const Dataset& dataset,
   const Id file(BORA_HDF5(H5Iget_file_id(dataset.id())));
   const std::optional<ReaderHandle> handle = handle_of(file.get(), why);
   if (!handle || handle->state.empty()) return nullptr;
-  auto stored = stored_of(dataset.id(), file.get(), *handle, extents, why);
+  auto stored = with_context("reading '" + dataset.label() + "'", [&] {
+    return stored_of(dataset.id(), file.get(), *handle, extents, why);
+  });
   return stored && !stored->state.empty() ? stored : nullptr;
 }
 
