@@ -226,8 +226,9 @@ void MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n, uint6
     bytes[*end - 1 - at] = 0;
 }
 
-/// III.A.1: whether no chunk of a data set's old index ("TREE", type 1) is stored with 0 bytes:
-/// what the library then takes for its values is other memory.  Level (1), entries used (2), two
+/// III.A.1: whether no chunk of a data set's old index ("TREE", type 1) is stored with 0 bytes,
+/// which makes other memory the library's values, or with more than the file has, for which it
+/// takes memory.  Level (1), entries used (2), two
 /// siblings; then keys and addresses in turn, one key more than addresses.  A key: bytes of the
 /// chunk (4), mask (4), where it begins on each axis and in the element (8 each, the last one 0).
 /// How many axes is not said, but what was read is the whole node: 2 k addresses and 2 k + 1 keys,
@@ -241,7 +242,8 @@ bool MetadataGuard::is_sound_index(const unsigned char* bytes, size_t n) const {
   const auto is_sound_with = [&](size_t key) {
     for (size_t i = 0; i < used; ++i) {
       const unsigned char* entry = bytes + head + i * (key + address_bytes_);
-      if (little_endian(entry, 4) == 0) return false;
+      const uint64_t stored = little_endian(entry, 4);
+      if (stored == 0 || stored > file_bytes_) return false;
     }
     return true;
   };

@@ -241,7 +241,7 @@ Bytes index(const std::vector<uint64_t>& sizes, size_t axes, size_t k, unsigned 
   return b;
 }
 
-TEST(Hdf5MetadataGuard, ChunksOfNoBytesAreRefused) {
+TEST(Hdf5MetadataGuard, ChunksOfNoBytesAndOfMoreThanTheFileHasAreRefused) {
   for (const size_t axes : {2, 3, 4, 5, 8})
     for (const size_t k : {32, 1, 5, 64}) {
       SCOPED_TRACE("axes " + std::to_string(axes) + ", k " + std::to_string(k));
@@ -250,6 +250,8 @@ TEST(Hdf5MetadataGuard, ChunksOfNoBytesAreRefused) {
       if (k == 32) {  // as nearly all files have it; others may be read with other axes
         EXPECT_FALSE(takes(Part::index, index({0, 22}, axes, k)));
         EXPECT_FALSE(takes(Part::index, index({21, 0}, axes, k)));
+        EXPECT_TRUE(takes(Part::index, index({kFileBytes, 22}, axes, k)));
+        EXPECT_FALSE(takes(Part::index, index({21, kFileBytes + 1}, axes, k)));
       }
       EXPECT_TRUE(takes(Part::index, index({21, 0}, axes, k, 1)));  // keys of nodes, not of chunks
     }
