@@ -176,14 +176,17 @@ void put(Object& object, const std::string& name, int64_t type, int64_t n, const
 
 bool Object::has_attribute(const std::string& name) const {
   Lock lock;
-  return BORA_HDF5(H5Aexists(id(), name.c_str())) > 0;
+  return with_context("looking for attribute '" + name + "' of '" + label_ + "'",
+                      [&] { return BORA_HDF5(H5Aexists(id(), name.c_str())) > 0; });
 }
 
 std::vector<std::string> Object::attribute_names() const {
   const CrashNote note(label_);
   Lock lock;
   std::vector<std::string> names;
-  BORA_HDF5(H5Aiterate2(id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, &append_name, &names));
+  with_context("listing the attributes of '" + label_ + "'", [&] {
+    BORA_HDF5(H5Aiterate2(id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, &append_name, &names));
+  });
   std::sort(names.begin(), names.end());
   return names;
 }
