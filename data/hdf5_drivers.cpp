@@ -223,22 +223,23 @@ uint64_t little_endian(const unsigned char* at) {
   return value;
 }
 
-/// Whether the objects of a global heap collection lie in it.  "HDF5 File Format Specification",
-/// III.E: "GCOL", version 1, 3 bytes, size of all; then objects of index (2), references (2), 4
-/// bytes, size (8), contents up to a multiple of 8; index 0 is the space that is left.  The
-/// library first reads the least size, 4096, so what is not there yet is judged at the next read.
-/// Sizes of 8 bytes, as every writer has them; with others the walk meets a wrong size and refuses.
-bool is_sound_heap(const unsigned char* at, size_t n, haddr_t left) {
+/// Whether the objects of a global heap collection lie in it, if it is one.  "HDF5 File Format
+/// Specification", III.E: "GCOL", version 1, 3 bytes, size of all; then objects of index (2),
+/// references (2), 4 bytes, size (8), contents up to a multiple of 8; index 0 is the space that is
+/// left.  The library reads it as values are (H5FD_MEM_DRAW), the first 4096 bytes, then the rest.
+bool is_sound_heap(const OpenFile& f, haddr_t begin, const unsigned char* at, size_t n) {
   constexpr size_t kHeader = 16;
-  if (n < kHeader || std::memcmp(at, "GCOL", 4) != 0 || at[4] != 1) return false;
+  if (n < kHeader || std::memcmp(at, "GCOL\1\0\0", 8) != 0) return true;
   const uint64_t size = little_endian(at + 8);
-  if (size < 4096 || size > left) return false;
-  if (size > n) return true;
-  size_t offset = kHeader;
-  while (size - offset >= kHeader) {
-    const unsigned index = at[offset] | at[offset + 1] << 8;
+  if (size < 4096 || size > f.end_of_file - begin) return false;
+  std::vector<unsigned char> whole(size > n ? size : 0);
+  if (size > n) at = whole.data();
+  const auto wanted = static_cast<int64_t>(whole.size());
+  if (read_at(f.handle.descriptor, static_cast<int64_t>(begin), wanted, whole.data()) != wanted)
+    return false;
+  for (size_t offset = kHeader; size - offset >= kHeader;) {
     const uint64_t bytes = little_endian(at + offset + 8), rest = size - offset;
-    if (index == 0) return bytes <= rest;
+    if ((at[offset] | at[offset + 1]) == 0) return bytes <= rest;
     if (bytes > rest - kHeader) return false;
     const uint64_t step = kHeader + (bytes + 7) / 8 * 8;
     if (step > rest) return false;
@@ -345,8 +346,7 @@ herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void
   std::memset(static_cast<char*>(buffer) + done, 0, bytes - done);  // as sec2 does
   const auto* begin = static_cast<const unsigned char*>(buffer);
   if (type == H5FD_MEM_OHDR && !is_sound_header(f, at, begin, bytes)) return -1;
-  if (type == H5FD_MEM_GHEAP && !is_sound_heap(begin, bytes, f.end_of_file - at)) return -1;
-  return 0;
+  return type == H5FD_MEM_DRAW && !is_sound_heap(f, at, begin, bytes) ? -1 : 0;
 }
 
 herr_t write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, size_t, const void*) { return -1; }
