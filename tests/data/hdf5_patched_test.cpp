@@ -262,6 +262,14 @@ TEST_F(PatchedHdf5, AnotherSizeOfElementsInTheLayoutChangesNothing) {
     }
 }
 
+TEST_F(PatchedHdf5, ExtentsThatNoFileHoldsAreTold) {
+  write({});
+  const uint64_t huge = uint64_t{1} << 60;
+  patch(u64s({12, 12, 12, 12, 12, 12}), u64s({12, huge, 12, 12, huge, 12}));  // and their limits
+  EXPECT_THAT(told(), HasSubstr("/raw' has an axis of 1152921504606846976 elements: the file is "
+                                "damaged"));
+}
+
 TEST_F(PatchedHdf5, ExtentsBeyondWhatAHeaderHoldsAreTold) {
   {
     const hdf5::Lock lock;
