@@ -184,7 +184,7 @@ std::vector<std::string> Object::attribute_names() const {
   const CrashNote note(label_);
   Lock lock;
   std::vector<std::string> names;
-  with_context("the attributes of '" + label_ + "'", [&] {
+  with_context("listing the attributes of '" + label_ + "'", [&] {
     BORA_HDF5(H5Aiterate2(id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, &append_name, &names));
   });
   std::sort(names.begin(), names.end());

@@ -17,7 +17,7 @@ namespace bora::data::hdf5::detail {
 namespace {
 
 /// Unpacks a chunk; throws Error if it does not give its bytes.  `is_plain`: it has no filters.
-void check_chunk(const Dataset& dataset, const StoredChunk& c, size_t rank,
+void check_chunk(const Dataset& dataset, StoredChunk& c, size_t rank,
                  const std::vector<Filter>& filters, bool is_plain, int64_t chunk_bytes,
                  int64_t element_bytes, int64_t file_bytes) {
   std::array<hsize_t, Shape::kMaxRank> first{};
@@ -28,8 +28,9 @@ void check_chunk(const Dataset& dataset, const StoredChunk& c, size_t rank,
     return;
   }
   if (bytes == 0) return;
-  BORA_CHECK(bytes <= static_cast<hsize_t>(file_bytes), "a chunk of ", bytes,
-             " stored bytes in a file of ", file_bytes, ": truncated or damaged");
+  c.bytes = static_cast<int64_t>(bytes);
+  BORA_CHECK(bytes <= static_cast<hsize_t>(file_bytes), "more than the file's ", file_bytes,
+             " bytes: truncated or damaged");
   Scratch& scratch = Scratch::of_this_thread();
   scratch.raw.resize(static_cast<size_t>(bytes));
   uint32_t mask = 0;
@@ -81,11 +82,10 @@ ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
   int64_t bytes = element_bytes;
   for (size_t i = 0; i < rank; ++i) {
     chunk.push_back(static_cast<int64_t>(sizes[i]));
-    // The library keeps chunks below 4 GiB.
-    BORA_CHECK(chunk[i] > 0 && !__builtin_mul_overflow(bytes, chunk[i], &bytes) &&
-                   bytes < int64_t{1} << 32,
-               "a chunk of ", chunk[i], " elements on axis ", i,
-               ", more than 4 GiB in all or none");
+    BORA_ASSERT(chunk[i] > 0);  // else the library opens no data set
+    // The library keeps chunks below 4 GiB, but its product of the extents overflows.
+    BORA_CHECK(!__builtin_mul_overflow(bytes, chunk[i], &bytes) && bytes < int64_t{1} << 32,
+               "a chunk of more than 4 GiB");
   }
   file_ = Id(BORA_HDF5(H5Iget_file_id(dataset.id())));
   hsize_t file_bytes = 0;
@@ -96,28 +96,21 @@ ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
     BORA_HDF5(H5Pget_chunk_opts(list.get(), &options));
     const std::vector<int64_t> extents = dataset.extents();
     while (!chunks.is_at_end()) {
-      const StoredChunk c = chunks.next();
+      StoredChunk c = chunks.next();
       bool is_plain = false;
       if ((options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0)
         for (size_t i = 0; i < rank; ++i) is_plain |= c.first[i] + chunk[i] > extents[i];
-      check_chunk(dataset, c, rank, *filters, is_plain, bytes, element_bytes,
-                  static_cast<int64_t>(file_bytes));
+      naming_chunk(c, rank, [&] {
+        check_chunk(dataset, c, rank, *filters, is_plain, bytes, element_bytes,
+                    static_cast<int64_t>(file_bytes));
+      });
     }
     Scratch::of_this_thread().shrink();
     return;
   }
-  // Without filters the library says what the layout makes of a chunk, written or not; where a
-  // chunk itself is stored with fewer bytes, the driver sees it read them.
+  // Without filters the library makes room by the same extents (and does not believe the layout's
+  // size of an element); where a chunk is stored with fewer bytes, the driver sees it read them.
   if (chunks.is_at_end()) return;
-  const StoredChunk c = chunks.next();
-  std::array<hsize_t, Shape::kMaxRank> first{};
-  for (size_t i = 0; i < rank; ++i) first[i] = static_cast<hsize_t>(c.first[i]);
-  hsize_t stored = 0;
-  if (H5Dget_chunk_storage_size(dataset.id(), first.data(), &stored) < 0)
-    H5Eclear2(H5E_DEFAULT);
-  else
-    BORA_CHECK(stored == 0 || stored == static_cast<hsize_t>(bytes), "its chunks are stored with ",
-               stored, " bytes, but their elements take ", bytes, ": the file is damaged");
   const Id access(BORA_HDF5(H5Dget_access_plist(dataset.id())));
   size_t slots = 0, cache_bytes = 0;
   double preemption = 0;

@@ -17,14 +17,6 @@ namespace bora::data::hdf5::detail {
 
 namespace {
 
-using Place = std::array<int64_t, Shape::kMaxRank>;
-
-std::string text_of(const Place& place, size_t rank) {
-  std::string text = "(";
-  for (size_t i = 0; i < rank; ++i) text += bora::detail::join(i ? ", " : "", place[i]);
-  return text + ")";
-}
-
 /// The operating system's number of the file and its state, if the library reads it from there
 /// itself and nobody writes to it.
 std::optional<ReaderHandle> handle_of(int64_t file, std::string& why) {
@@ -69,8 +61,8 @@ bool describe_chunks(int64_t file, int64_t list, int64_t type_id, StoredArray& o
   BORA_HDF5(H5Pget_chunk(list, static_cast<int>(out.rank()), sizes.data()));
   for (size_t i = 0; i < out.rank(); ++i) {
     out.chunk.push_back(static_cast<int64_t>(sizes[i]));
-    BORA_CHECK(out.chunk[i] > 0, "chunk extent ", out.chunk[i], " on axis ", i);
-    // The library keeps chunks below 4 GiB.
+    BORA_ASSERT(out.chunk[i] > 0);  // else the library opens no data set
+    // The library keeps chunks below 4 GiB, but its product of the extents overflows.
     BORA_CHECK(!__builtin_mul_overflow(out.chunk_elements, out.chunk[i], &out.chunk_elements) &&
                    out.chunk_elements < int64_t{1} << 32,
                "a chunk of more than 4 GiB");
@@ -204,28 +196,18 @@ struct DirectRead::Plan {
       }
     }
     c.bytes = static_cast<int64_t>(bytes);
-    BORA_CHECK(c.bytes >= 0 && c.bytes <= stored->file_bytes &&
-                   c.at <= stored->file_bytes - c.bytes && (c.at >= 0 || !by_address),
-               c.bytes, " bytes at byte ", c.at, " of a file of ", stored->file_bytes,
-               ": truncated or damaged");
-    if (by_address) return stored->keep(c);
+    BORA_CHECK(c.bytes >= 0 && c.bytes <= stored->file_bytes, "more than the file's ",
+               stored->file_bytes, " bytes: truncated or damaged");
+    if (by_address) {
+      BORA_CHECK(c.at >= 0 && c.at <= stored->file_bytes - c.bytes, "they begin at byte ", c.at,
+                 " of a file of ", stored->file_bytes, ": truncated or damaged");
+      return stored->keep(c);
+    }
     if (c.bytes == 0) return;
     c.at = static_cast<int64_t>(scratch.raw.size());
     scratch.raw.resize(scratch.raw.size() + static_cast<size_t>(bytes));
     BORA_HDF5(
         H5Dread_chunk(dataset, H5P_DEFAULT, first.data(), &c.mask, scratch.raw.data() + c.at));
-  }
-
-  /// Runs body(); what goes wrong names the chunk.  (with_context would make the text each time.)
-  template <class Body>
-  void naming(const StoredChunk& c, Body&& body) const {
-    try {
-      body();
-    } catch (const Error& e) {
-      throw Error("chunk at " + text_of(c.first, rank()) +
-                  (c.bytes > 0 ? ", " + std::to_string(c.bytes) + " bytes stored: " : ": ") +
-                  e.what());
-    }
   }
 };
 
@@ -300,13 +282,13 @@ bool DirectRead::read_chunks(void* to) {
     while (!all.is_at_end() && chunks.size() < kChunks &&
            (p.by_address || scratch.raw.size() < kStored)) {
       StoredChunk c = all.next();
-      p.naming(c, [&] { p.locate(c, scratch); });
+      naming_chunk(c, p.rank(), [&] { p.locate(c, scratch); });
       chunks.push_back(c);
     }
     const Unlocked unlocked;
     for (const StoredChunk& c : chunks) {
       bool fits = false;
-      p.naming(c, [&] {
+      naming_chunk(c, p.rank(), [&] {
         if (p.by_address) {
           fits = p.stored->take_from(p.descriptor, c, block, scratch);
         } else {

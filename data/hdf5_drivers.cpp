@@ -218,7 +218,7 @@ herr_t get_handle(H5FD_t* file, hid_t, void** handle) {
   return 0;
 }
 
-/// Nothing for values, and for what has a checksum.
+/// Nothing for what has a checksum.  Global heaps are read as values are (1.10.8).
 std::optional<MetadataGuard::Part> part_of(H5FD_mem_t type) {
   using Part = MetadataGuard::Part;
   switch (type) {
@@ -227,7 +227,8 @@ std::optional<MetadataGuard::Part> part_of(H5FD_mem_t type) {
     case H5FD_MEM_OHDR:
       return Part::header;
     case H5FD_MEM_GHEAP:
-      return Part::global_heap;
+    case H5FD_MEM_DRAW:
+      return Part::values;
     case H5FD_MEM_LHEAP:
       return Part::local_heap;
     case H5FD_MEM_BTREE:

@@ -23,7 +23,7 @@ Group Group::wrap(Id id, const std::string& path) const {
 bool Group::exists(const std::string& path) const {
   Lock lock;
   BORA_CHECK(!path.empty(), "hdf5: empty path below '", label_, "'");
-  return with_context("looking for '" + child_label(path) + "'", [&] {
+  return with_context("looking for '" + path + "' in '" + label_ + "'", [&] {
     // H5Lexists wants every group above to exist.
     for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
       const std::string part = path.substr(0, end);
@@ -38,7 +38,7 @@ bool Group::exists(const std::string& path) const {
 namespace {
 H5O_type_t kind_of(const Group& group, const std::string& path) {
   if (!group.exists(path)) return H5O_TYPE_UNKNOWN;
-  return with_context("looking at '" + path + "' of '" + group.label() + "'", [&] {
+  return with_context("looking for '" + path + "' in '" + group.label() + "'", [&] {
     H5O_info_t info;
     BORA_HDF5(H5Oget_info_by_name2(group.id(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT));
     return info.type;
@@ -93,7 +93,7 @@ std::vector<std::string> Group::names() const {
   const CrashNote note(label_);
   Lock lock;
   std::vector<std::string> out;
-  with_context("the names in '" + label_ + "'", [&] {
+  with_context("listing '" + label_ + "'", [&] {
     BORA_HDF5(H5Literate(id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, &append_name, &out));
   });
   std::sort(out.begin(), out.end());
@@ -114,7 +114,7 @@ Group Group::open_group(const std::string& path) const {
   const CrashNote note(label_);
   Lock lock;
   check_kind(*this, path, H5O_TYPE_GROUP);
-  return with_context(child_label(path), [&] {
+  return with_context("opening '" + child_label(path) + "'", [&] {
     return wrap(Id(BORA_HDF5(H5Gopen2(id(), path.c_str(), H5P_DEFAULT))), path);
   });
 }

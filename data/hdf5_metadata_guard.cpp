@@ -104,8 +104,8 @@ bool MetadataGuard::takes(Part part, uint64_t at, unsigned char* bytes, size_t n
       return true;
     case Part::header:
       return is_sound_header(at, bytes, n);
-    case Part::global_heap:
-      return is_sound_heap(bytes, n, file_bytes_ - at);
+    case Part::values:
+      return is_sound_heap(at, bytes, n);
     case Part::local_heap:
       end_names(at, bytes, n, base);
       return true;
@@ -187,24 +187,28 @@ bool MetadataGuard::is_sound_header(uint64_t at, const unsigned char* begin, siz
   return !are_messages(begin, n, sound) || sound;
 }
 
-/// Whether the objects of a global heap collection lie in it.  III.E: "GCOL", version 1, 3 bytes,
-/// size of all; then objects of index (2), references (2), 4 bytes, size (8), contents up to a
-/// multiple of 8; index 0 is the space that is left.  The library first reads the least size, 4096,
-/// so what is not there yet is judged at the next read.  Lengths of 8 bytes, as every writer has
-/// them; with others the walk meets a wrong size and refuses.
-bool MetadataGuard::is_sound_heap(const unsigned char* at, size_t n, uint64_t left) const {
-  constexpr size_t kHeader = 16;
-  if (n < kHeader || !begins_with(at, n, "GCOL") || at[4] != 1) return false;
-  const uint64_t size = little_endian(at + 8, 8);
-  if (size < 4096 || size > left) return false;
-  if (size > n) return true;
-  size_t offset = kHeader;
-  while (size - offset >= kHeader) {
-    const size_t index = two_bytes(at + offset);
-    const uint64_t bytes = little_endian(at + offset + 8, 8), rest = size - offset;
-    if (index == 0) return bytes <= rest;
-    if (bytes > rest - kHeader) return false;
-    const uint64_t step = kHeader + (bytes + 7) / 8 * 8;
+/// Whether the objects of a global heap collection lie in it, if it is one.  III.E: "GCOL", version
+/// 1, 3 bytes, size of all; then objects of index (2), references (2), 4 bytes, size (8), contents
+/// up to a multiple of 8; index 0 is the space that is left.  The library reads the first 4096
+/// bytes, then the rest.  Lengths of 8 bytes, as every writer has them; with others the walk meets
+/// a wrong size and refuses.
+bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n) const {
+  constexpr size_t kHeader = 16, kLeast = 4096;
+  if (n < kHeader || std::memcmp(bytes, "GCOL\1\0\0", 8) != 0) return true;
+  const uint64_t size = little_endian(bytes + 8, 8);
+  if (size < kLeast || size > file_bytes_ - at) return false;
+  std::vector<unsigned char> whole(size > n ? size : 0);
+  if (!whole.empty()) {
+    const auto wanted = static_cast<int64_t>(size);
+    if (read_at(descriptor_, static_cast<int64_t>(at), wanted, whole.data()) != wanted)
+      return false;
+    bytes = whole.data();
+  }
+  for (size_t offset = kHeader; size - offset >= kHeader;) {
+    const uint64_t held = little_endian(bytes + offset + 8, 8), rest = size - offset;
+    if (two_bytes(bytes + offset) == 0) return held <= rest;
+    if (held > rest - kHeader) return false;
+    const uint64_t step = kHeader + (held + 7) / 8 * 8;
     if (step > rest) return false;
     offset += step;
   }

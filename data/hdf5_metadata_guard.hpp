@@ -22,7 +22,7 @@ class MetadataGuard {
       : descriptor_(descriptor), file_bytes_(file_bytes) {}
 
   /// What of the file is read; the library tells the driver.
-  enum class Part { superblock, header, global_heap, local_heap, index };
+  enum class Part { superblock, header, values, local_heap, index };
 
   /// `bytes` were read at byte `at`; addresses in the file count from byte `base`.  Of a local heap
   /// the last byte may become zero: then each name that begins in it ends there.
@@ -32,7 +32,7 @@ class MetadataGuard {
   void learn_widths(const unsigned char* bytes, size_t n);
   bool is_sound_header(uint64_t at, const unsigned char* begin, size_t n);
   bool are_messages(const unsigned char* at, size_t n, bool& sound) const;
-  bool is_sound_heap(const unsigned char* bytes, size_t n, uint64_t left) const;
+  bool is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n) const;
   void end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base);
   bool is_sound_index(const unsigned char* bytes, size_t n) const;
 

@@ -34,6 +34,20 @@ struct StoredChunk {
   bool is_checked = false;  ///< was unpacked whole before, and its checksums were right
 };
 
+/// Runs body(); an Error that leaves it names the chunk: "chunk at (8, 0, 0), 17 bytes stored: ".
+/// (with_context would make the text each time.)
+template <class Body>
+void naming_chunk(const StoredChunk& c, size_t rank, Body&& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    std::string text = "chunk at (";
+    for (size_t i = 0; i < rank; ++i) text += bora::detail::join(i ? ", " : "", c.first[i]);
+    text += c.bytes > 0 ? bora::detail::join("), ", c.bytes, " bytes stored: ") : "): ";
+    throw Error(text + e.what());
+  }
+}
+
 /// A block of a data set and where its values go.
 struct WantedBlock {
   std::span<const int64_t> begin, count;

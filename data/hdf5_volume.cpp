@@ -228,12 +228,12 @@ class Hdf5Volume : public VolumeFile {
       const DType nearest = type.dtype();  // refuses what is not a number
       info.type = nearest == DType::f16 || nearest == DType::bf16 ? DType::f32 : nearest;
       extents_ = dataset_->extents();
+      for (size_t i = 0; i < extents_.size(); ++i)
+        BORA_CHECK(extents_[i] > 0, "axis ", i, " of ", text_of(extents_), " has no cells");
       std::optional<VolumeAxes> named;
       if (source.order.empty() && (extents_.size() == 3 || extents_.size() == 4))
         named = axes_by_name(file_, *dataset_, variable_, extents_);
       axes_ = named ? *named : axes_from_order(source.order, extents_.size());
-      for (size_t i = 0; i < extents_.size(); ++i)
-        BORA_CHECK(extents_[i] > 0, "axis ", i, " of ", text_of(extents_), " has no cells");
       describe_storage(*dataset_, axes_, info);
       find_spacing(file_, *dataset_, axes_, info);
       find_affine(*dataset_, info);

@@ -81,9 +81,10 @@ class NetcdfVolume : public VolumeFile {
     with_context(label_of(info_.source), [&] {
       v.type.dtype();  // refuses what is not a number
       extents_ = v.extents;
-      axes_ = axes_of(file_, v, source.order);
+      // Before anything is said of its axes: one of 0 cells would count as one of several.
       for (size_t i = 0; i < extents_.size(); ++i)
         BORA_CHECK(extents_[i] > 0, "dimension '", v.dimensions[i], "' has no cells");
+      axes_ = axes_of(file_, v, source.order);
       const hdf5::Dataset d = file_.hdf5().open_dataset(info_.source.variable);
       describe_storage(d, axes_, info_);
       info_.is_scaled = file_.is_packed(info_.source.variable);

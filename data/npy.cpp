@@ -151,6 +151,8 @@ class NpyFile final : public VolumeFile {
     for (const int64_t e : header.shape) shape += bora::detail::join(shape.empty() ? "" : " x ", e);
     BORA_CHECK(n_axes == 3 || n_axes == 4, "reading '", path, "': an array of ",
                n_axes == 0 ? "no axes" : shape, ", wanted three axes, or four with channels");
+    for (const int64_t e : header.shape)
+      BORA_CHECK(e > 0, "reading '", path, "': an array of ", shape, " has no cells");
     std::string order = source.order.empty() ? (n_axes == 3 ? "zyx" : "czyx") : source.order;
     std::string sorted = order;
     std::sort(sorted.begin(), sorted.end());

@@ -10,6 +10,7 @@
 #include "core/log.hpp"
 #include "data/preflight_work.hpp"
 #include "data/transforms/transforms.hpp"
+#include "data/volume_axes.hpp"
 #include "data/volume_read.hpp"
 
 namespace bora::data {
@@ -139,7 +140,9 @@ Tensor VolumeDataset::class_box(int64_t index, const Box& box) const {
 const std::vector<ChannelStatistics>& VolumeDataset::statistics(int64_t index) const {
   return statistics_.get(index, [&] {
     const VolumeCase& c = at(index);
-    StatisticsOptions options{.nonzero = config_.normalise_cells == "nonzero", .percentiles = {}};
+    StatisticsOptions options{.nonzero = config_.normalise_cells == "nonzero",
+                              .percentiles = {},
+                              .name = label_of(c.image)};
     if (normaliser_.mode() == VolumeNorm::percentile) options.percentiles = config_.percentiles;
     return volume_statistics(
         c.box, c.channels, [&](const Box& box) { return image_box(index, box); }, options,

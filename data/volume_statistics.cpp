@@ -28,12 +28,13 @@ using Histogram = std::vector<int64_t>;  // of 2^16 halves of keys
 constexpr size_t kHalves = 1 << 16;
 
 /// The bin in which the value of rank `rank` lies, and its rank within it.
-std::pair<uint32_t, int64_t> bin_of_rank(const Histogram& histogram, int64_t rank) {
+std::pair<uint32_t, int64_t> bin_of_rank(const Histogram& histogram, int64_t rank,
+                                         const std::string& name) {
   for (size_t bin = 0; bin < histogram.size(); ++bin) {
     if (rank < histogram[bin]) return {static_cast<uint32_t>(bin), rank};
     rank -= histogram[bin];
   }
-  BORA_FAIL("percentile: a volume changed while it was read");
+  BORA_FAIL(name, " has changed while its percentiles were looked for; start again");
 }
 
 /// One channel of a slab: f(value) for the values that count.
@@ -70,14 +71,14 @@ Moments moments_of(const Tensor& slab, int64_t channel, bool nonzero, Map&& map)
 class Selector {
  public:
   void count_high(float x) { ++high_[key_of(x) >> 16]; }
-  void choose(const std::vector<double>& percentiles, int64_t n) {
+  void choose(const StatisticsOptions& options, int64_t n) {
     for (size_t p = 0; p < 2; ++p) {
-      const double place = percentiles[p] / 100 * static_cast<double>(n - 1);
+      const double place = options.percentiles[p] / 100 * static_cast<double>(n - 1);
       const auto rank = std::min(static_cast<int64_t>(place), n - 1);
       fraction_[p] = place - static_cast<double>(rank);
       for (size_t k = 0; k < 2; ++k) {
         auto& wanted = wanted_[2 * p + k];
-        wanted = bin_of_rank(high_, std::min(rank + static_cast<int64_t>(k), n - 1));
+        wanted = bin_of_rank(high_, std::min(rank + static_cast<int64_t>(k), n - 1), options.name);
         low_.try_emplace(wanted.first, kHalves, 0);
       }
     }
@@ -86,11 +87,12 @@ class Selector {
     const auto it = low_.find(key_of(x) >> 16);
     if (it != low_.end()) ++it->second[key_of(x) & 0xffff];
   }
-  double percentile(size_t p) const {
+  double percentile(size_t p, const std::string& name) const {
     double v[2];
     for (size_t k = 0; k < 2; ++k) {
       const auto& [high, rank] = wanted_[2 * p + k];
-      v[k] = static_cast<double>(value_of(high << 16 | bin_of_rank(low_.at(high), rank).first));
+      const uint32_t low = bin_of_rank(low_.at(high), rank, name).first;
+      v[k] = static_cast<double>(value_of(high << 16 | low));
     }
     return v[0] + fraction_[p] * (v[1] - v[0]);
   }
@@ -143,7 +145,7 @@ std::vector<ChannelStatistics> volume_statistics(const Box& box, int64_t channel
     if (std::isfinite(minimum[c])) out[c].minimum = static_cast<double>(minimum[c]);
   if (!selects) return out;
   for (size_t c = 0; c < n; ++c)
-    if (out[c].moments.n > 0) selectors[c].choose(options.percentiles, out[c].moments.n);
+    if (out[c].moments.n > 0) selectors[c].choose(options, out[c].moments.n);
   each([&](const Tensor& slab) {
     for (size_t c = 0; c < n; ++c)
       each_value(slab, static_cast<int64_t>(c), options.nonzero,
@@ -151,8 +153,8 @@ std::vector<ChannelStatistics> volume_statistics(const Box& box, int64_t channel
   });
   for (size_t c = 0; c < n; ++c)
     if (out[c].moments.n > 0) {
-      out[c].low = selectors[c].percentile(0);
-      out[c].high = selectors[c].percentile(1);
+      out[c].low = selectors[c].percentile(0, options.name);
+      out[c].high = selectors[c].percentile(1, options.name);
     }
   each([&](const Tensor& slab) {
     for (size_t c = 0; c < n; ++c) {

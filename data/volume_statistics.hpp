@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "data/normalise.hpp"
@@ -13,6 +14,7 @@ namespace bora::data {
 struct StatisticsOptions {
   bool nonzero = false;             ///< cells that are 0 are not counted
   std::vector<double> percentiles;  ///< none, or two in [0, 100], the lower first
+  std::string name = "the volume";  ///< for messages
 };
 
 /// Of the cells of one channel that count; NaN never does.
@@ -26,7 +28,8 @@ struct ChannelStatistics {
 /// Reads the box of a volume in slabs, more than once if it is larger than one and has percentiles;
 /// `read` gives (X, Y, Z, C) f32.  Percentiles are exact, between two values by a straight line
 /// (numpy's default), and take no memory of their own beyond 3 MiB a channel.  The result does not
-/// depend on threads; sums are merged slab by slab in f64.
+/// depend on threads; sums are merged slab by slab in f64.  Throws Error naming the volume where
+/// values that were counted are not among those that are read once more: its file has changed.
 std::vector<ChannelStatistics> volume_statistics(const Box& box, int64_t channels,
                                                  const std::function<Tensor(const Box&)>& read,
                                                  const StatisticsOptions& options,

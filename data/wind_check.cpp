@@ -174,7 +174,7 @@ void unpack(const std::string& record, WindCase& c) {
 }  // namespace
 
 void look_into(const WindConfig& config, WindCase& c, PreflightDepth depth,
-               std::vector<std::string>& problems) {
+               std::vector<std::string>& problems, const std::function<void()>& was_read) {
   const WindFilesConfig& f = config.files;
   const size_t n_before = problems.size();
   std::optional<OpenFile> mask, wind;
@@ -187,10 +187,9 @@ void look_into(const WindConfig& config, WindCase& c, PreflightDepth depth,
   if (wind && !finds_none(problems, [&] { compare(f, c, *wind, *mask); })) return;
   if (depth == PreflightDepth::headers) return;
   look_at_values(config, c, mask->file, wind, problems);
-  finds_none(problems, [&] {
-    require_as_it_was(c.mask_path, c.mask_stamp);
-    if (wind) require_as_it_was(c.wind_path, c.wind_stamp);
-  });
+  if (was_read) was_read();
+  finds_none(problems, [&] { require_as_it_was(c.mask_path, c.mask_stamp); });
+  if (wind) finds_none(problems, [&] { require_as_it_was(c.wind_path, c.wind_stamp); });
 }
 
 void look_into_all(const WindConfig& config, WindFiles& files, Collective* ranks,

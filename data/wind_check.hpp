@@ -2,6 +2,7 @@
 // The look into the files of a wind data set before training begins.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -44,9 +45,11 @@ Dims3 grid_of(const NetcdfFile& file, const std::string& variable,
 /// Fills in the case's grid and stamps and, with `values`, its moments, and appends what is wrong
 /// with its files, one line each: no file, another form, grids or coordinates that differ; with
 /// `values` those that cannot be, in the levels that training reads, and a chunk that does not
-/// unpack or has another checksum.  Safe to call from several threads.
+/// unpack or has another checksum; a file that changed meanwhile.  Safe to call from several
+/// threads.  `was_read`, if set, is called between the reading of the values and the last look at
+/// the files' stamps: a test changes a file there.
 void look_into(const WindConfig& config, WindCase& c, PreflightDepth depth,
-               std::vector<std::string>& problems);
+               std::vector<std::string>& problems, const std::function<void()>& was_read = {});
 
 /// The pre-flight of all pairs: names, grids, stamps and moments are filled in, what is wrong is
 /// appended to `files.problems` and such cases are left out, the same on all ranks (nullptr: this

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/hdf5_chunks.hpp"
@@ -91,6 +92,17 @@ inline Tensor by_library(const hdf5::Dataset& d, const Extents& begin, const Ext
   H5Sclose(memory);
   H5Sclose(space);
   return out;
+}
+
+/// Address and stored bytes of a chunk of "raw".
+inline std::pair<int64_t, int64_t> place_of_chunk(const std::string& path, const Extents& first) {
+  hdf5::Lock lock;
+  const hdf5::Dataset d = hdf5::File::open(path).open_dataset("raw");
+  unsigned mask = 0;
+  haddr_t at = 0;
+  hsize_t bytes = 0;
+  EXPECT_GE(H5Dget_chunk_info_by_coord(d.id(), sizes(first).data(), &mask, &at, &bytes), 0);
+  return {static_cast<int64_t>(at), static_cast<int64_t>(bytes)};
 }
 
 inline bool same_bytes(const Tensor& a, const Tensor& b) {

@@ -54,17 +54,6 @@ TEST(Hdf5Direct, ValuesOutOfRangeAreRefusedAsByTheLibrary) {
   }
 }
 
-/// Address and stored bytes of a chunk.
-std::pair<int64_t, int64_t> place_of_chunk(const std::string& path, const Extents& first) {
-  hdf5::Lock lock;
-  const hdf5::Dataset d = hdf5::File::open(path).open_dataset("raw");
-  unsigned mask = 0;
-  haddr_t at = 0;
-  hsize_t bytes = 0;
-  EXPECT_GE(H5Dget_chunk_info_by_coord(d.id(), sizes(first).data(), &mask, &at, &bytes), 0);
-  return {static_cast<int64_t>(at), static_cast<int64_t>(bytes)};
-}
-
 void flip_byte(const std::string& path, int64_t at) {
   std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
   f.seekg(at);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading by the HDF5 library what it would copy from behind its buffers (rows 87, 90): refused;
-// and f64 as f32, which no longer goes by it, with its bits.
+// and f64 as f32, which no longer goes by it, with its bits.  Attributes that do not hold what they
+// say, likewise.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
@@ -106,6 +107,88 @@ TEST(Hdf5Guard, AHeaderLargerThanTheFileTakesNoMemory) {
   const auto before = peak_kib();
   EXPECT_THAT(message_of([&] { hdf5::File::open(path); }), ::testing::HasSubstr(path));
   EXPECT_LT(peak_kib() - before, 600 * 1024);  // it was 2 GiB; a sanitizer's shadow takes some
+}
+
+/// A file with attributes of data set "raw", in the library's oldest format: patched and read.
+class GuardedAttributes : public ::testing::Test {
+ protected:
+  GuardedAttributes() { note("a text of some letters"); }
+  void note(const std::string& words) const {
+    const hdf5::Lock lock;
+    write_by_library(path, H5T_NATIVE_FLOAT, {2, 2, 2}, creation_list({}), numbers(8, 100));
+    const hdf5::Id file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+    const hdf5::Id set(H5Dopen2(file.get(), "raw", H5P_DEFAULT));
+    const hsize_t n = 3;
+    const hdf5::Id row(H5Screate_simple(1, &n, nullptr)), one(H5Screate(H5S_SCALAR));
+    const hdf5::Id text(H5Tcopy(H5T_C_S1));
+    H5Tset_size(text.get(), H5T_VARIABLE);
+    const auto add = [&](const char* name, hid_t type, hid_t space, const void* values) {
+      const hdf5::Id a(H5Acreate2(set.get(), name, type, space, H5P_DEFAULT, H5P_DEFAULT));
+      EXPECT_GE(H5Awrite(a.get(), type, values), 0);
+    };
+    const double sizes[3] = {1, 2, 3};
+    const char* letters = words.c_str();
+    add("spacing", H5T_NATIVE_DOUBLE, row.get(), sizes);
+    add("note", text.get(), one.get(), &letters);
+  }
+  void patch(const std::string& from, const std::string& to) const {
+    std::string content = read_file(path);
+    const size_t at = content.find(from);
+    ASSERT_NE(at, content.npos);
+    ASSERT_EQ(content.find(from, at + 1), content.npos);
+    write_file(path, content.replace(at, to.size(), to));
+  }
+  /// Both attributes.
+  std::string read() const {
+    const hdf5::Dataset d = hdf5::File::open(path).open_dataset("raw");
+    return d.attribute<std::string>("note") +
+           std::to_string(d.attribute<std::vector<double>>("spacing").size());
+  }
+  void expect_refused(const std::string& from, const std::string& to) const {
+    EXPECT_EQ(read(), "a text of some letters3");
+    patch(from, to);
+    expect_refused();
+  }
+  /// By the driver, before the library believes it.
+  void expect_refused() const {
+    EXPECT_THAT(message_of([&] { read(); }),
+                ::testing::AllOf(::testing::HasSubstr(path),
+                                 ::testing::HasSubstr("driver read request failed")));
+    EXPECT_EQ(hdf5::open_objects(), 0);
+  }
+  static std::string u64(uint64_t n) { return {reinterpret_cast<const char*>(&n), sizeof n}; }
+
+  TempFolder folder;
+  const std::string path = folder.file("t.h5");
+};
+
+// Without the guard the library copies them from behind its buffer.
+TEST_F(GuardedAttributes, ATextThatIsLongerThanItsHeapIsRefused) {
+  const std::string text = "a text of some letters";
+  expect_refused(u64(text.size()) + text, u64(5000) + text);
+}
+
+// The library reads a heap of more than 4096 bytes in two parts.
+TEST_F(GuardedAttributes, ATextThatIsLongerThanItsLargeHeapIsRefused) {
+  note(std::string(9000, 'n'));
+  EXPECT_EQ(read(), std::string(9000, 'n') + "3");
+  const std::string head(u64(9000) + "nnnn");
+  patch(head, u64(9100) + "nnnn");
+  expect_refused();
+}
+
+TEST_F(GuardedAttributes, AHeapThatIsLongerThanTheFileIsRefused) {
+  const std::string head("GCOL\1\0\0\0", 8);
+  expect_refused(head + u64(4096), head + u64(1 << 20));
+}
+
+TEST_F(GuardedAttributes, MoreNumbersThanTheHeaderHoldsAreRefused) {
+  const std::string head("\1\1\1\0\0\0\0\0", 8);  // a space of one axis, with its limit
+  expect_refused(head + u64(3) + u64(3), head + u64(300) + u64(300));
+}
+
+TEST_F(GuardedAttributes, ANameWithoutAnEndIsRefused) {
+  expect_refused(std::string("spacing\0", 8), "spacing!");
 }
 
 }  // namespace

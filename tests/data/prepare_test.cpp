@@ -92,6 +92,14 @@ TEST_F(PrepareOnce, AFailureIsEveryonesAndLeavesNothing) {
   EXPECT_EQ(n_here(), 0);
 }
 
+TEST_F(PrepareOnce, APlaceWhereNothingCanBeMadeIsNamed) {
+  if (ranks_->rank() == 0) write_file(base_ + "/file", "in the way");
+  ranks_->barrier("the file is there");
+  const std::string folder = base_ + "/file/data";
+  EXPECT_THAT(message_of([&] { prepare_once(folder, *ranks_, [](const std::string&) {}); }),
+              HasSubstr("cannot make a folder beside '" + folder + "': Not a directory"));
+}
+
 TEST_F(PrepareOnce, AnotherJobThatWasFasterWins) {
   const std::string folder = base_ + "/data";
   EXPECT_FALSE(prepare_once(folder, *ranks_, [&](const std::string& part) {

@@ -86,7 +86,12 @@ TEST(Jsonl, RemovesBrokenLinesForAResume) {
   const std::string path = folder.file("m.jsonl");
   const std::string first = "{\"update\":1}\n", second = "{\"update\":2}\n";
   write_file(path, first + std::string(8, '\0') + "\n" + second + "7\n" + "{\"update\":3}\n");
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(truncate_after(path, "update", 2), 3);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  for (const char* line : {":2", ":4"})
+    EXPECT_THAT(said, HasSubstr(path + line +
+                                ": not a JSON object (a host or a disk has failed?): removed"));
   EXPECT_EQ(read_file(path), first + second);
   EXPECT_EQ(truncate_after(path, "update", 2), 0);
 }
@@ -124,10 +129,19 @@ TEST(Jsonl, ReadsWhatItWrote) {
   ASSERT_EQ(back.size(), 2U);
   EXPECT_EQ(json_line(back[0]), json_line(record));
   EXPECT_EQ(back[1].at(0).first, "second");
-  for (const char* bad : {"garbage", "[1]", "{\"a\":null}", "{\"a\":{}}", "{\"a\":[1,\"x\"]}"}) {
-    write_file(path, std::string("{\"a\":1}\n") + bad + "\n");
-    EXPECT_THAT(message_of([&] { read_json_lines(path); }), HasSubstr("m.jsonl:2")) << bad;
-  }
+  const auto told = [&](const std::string& bad) {
+    write_file(path, "{\"a\":1}\n" + bad + "\n");
+    return message_of([&] { read_json_lines(path); });
+  };
+  for (const char* bad : {"garbage", "[1]"})
+    EXPECT_THAT(told(bad), HasSubstr(path + ":2: not a JSON object")) << bad;
+  const auto wanted = [&](const std::string& found) {
+    return HasSubstr(path + ":2, key 'a': wanted true, false, a number, a text or a list of " +
+                     "numbers, found " + found);
+  };
+  EXPECT_THAT(told("{\"a\":null}"), wanted("null"));
+  EXPECT_THAT(told("{\"a\":{}}"), wanted("object"));
+  EXPECT_THAT(told("{\"a\":[1,\"x\"]}"), wanted("array"));
   EXPECT_THAT(message_of([&] { read_json_lines(folder.file("none")); }), HasSubstr("none"));
 }
 

@@ -86,6 +86,19 @@ def unlimited():
     note_netcdf4("unlimited.nc", "speed")
 
 
+def no_cells():
+    """What a program leaves that made its dimensions and ended before it wrote: unlimited ones are still 0."""
+    with netCDF4.Dataset(OUT / "no_cells.nc", "w") as d:
+        for name, n in [("x", 3), ("y", 2), ("z", None), ("time", None), ("band", 2), ("height", 4)]:
+            d.createDimension(name, n)
+        for name in ["x", "z"]:
+            d.createVariable(name, "f4", (name,)).units = "m"
+        d["x"][:] = np.arange(3)
+        d.createVariable("wind_speed", "f4", ("x", "y", "z"))
+        d.createVariable("building_mask", "i1", ("x", "y", "z"))
+        d.createVariable("steps", "f4", ("time", "band", "x", "y", "height"), zlib=True)
+
+
 def other_writer():
     with h5netcdf.File(OUT / "h5netcdf.nc", "w") as d:
         d.dimensions = {"lon": 4, "lat": 3}
@@ -148,6 +161,7 @@ def wind_statistics():
 
 packed()
 unlimited()
+no_cells()
 other_writer()
 plain_hdf5()
 classic()
