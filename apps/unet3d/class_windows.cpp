@@ -2,6 +2,8 @@
 #include "apps/unet3d/class_windows.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "apps/common/text.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint of a segmentation knows how the axes of its volumes ran (rows 79, 114).
+// A checkpoint of a segmentation knows how the axes of its volumes ran (rows 88, 141).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is stored in another type than it is wanted in, read without the block twice in memory, and
-// a block in pieces (rows 71, 87).
+// a block in pieces (rows 90, 91).
 #include <gtest/gtest.h>
 
 #include <numeric>

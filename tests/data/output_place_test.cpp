@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs that cannot be: told with the path in the way, what was found and what was wanted (row
-// 88).
+// Outputs that cannot be: told with the path in the way, what was found and what was wanted
+// (row 88).
 #include "data/output_place.hpp"
 
 #include <gmock/gmock.h>

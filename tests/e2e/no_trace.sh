@@ -17,7 +17,8 @@ few=(--model.base=4 --model.levels=1 --split.validation=0.2 --train.epochs=1 --o
 wind=(--data.root="$here/data" --data.shape=16x16x16)
 brain=(--task=segmentation --volumes.root="$here/volumes" --volumes.classes=background,ball,box --volumes.patch=16x16x16)
 
-listing() { find "$here" -printf '%p %y %s %T@ %C@ %m\n' | sort; }
+# MPI's own folder for temporary files comes and goes, which leaves its mark in the time of $here/tmp.
+listing() { find "$here" ! -path "$here/tmp" ! -path "$here/tmp/ompi.*" ! -path "$here/tmp/pmix*" -printf '%p %y %s %T@ %C@ %m\n' | sort; }
 # leaves_no_trace COMMAND...
 leaves_no_trace() {
   listing >"$work/before"
