@@ -281,8 +281,7 @@ std::unique_ptr<CacheStore> make_disk_store(std::vector<int64_t> bytes, int64_t 
                                             bool writes, Collective* ranks) {
   std::unique_ptr<CacheStore> store;
   const auto make = [&] {
-    store = std::make_unique<DiskStore>(std::move(bytes), limit, std::move(keys), folder,
-                                        writes);
+    store = std::make_unique<DiskStore>(std::move(bytes), limit, std::move(keys), folder, writes);
   };
   ranks != nullptr ? ranks->agree("opening the cache's folder", make) : make();
   return store;

@@ -63,8 +63,8 @@ void check_folder(const std::string& folder, const std::string& what) {
   if (status.type() != fs::file_type::directory)
     refuse(what, "'" + at.string() + "' is a file, wanted a folder");
   if (::access(at.c_str(), W_OK | X_OK) != 0)
-    refuse(what, "the folder '" + at.string() + "' may not be written to (" +
-                     std::strerror(errno) + "); wanted one that may");
+    refuse(what, "the folder '" + at.string() + "' may not be written to (" + std::strerror(errno) +
+                     "); wanted one that may");
 }
 
 void make_folder(const std::string& folder, const std::string& what) {

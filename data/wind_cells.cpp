@@ -101,8 +101,7 @@ int64_t settle_wind(Tensor& wind, Tensor& open, const WindConfig& config, const 
     const double first = value_again(f, path, f.wind_variable, first_infinite, wind, window);
     BORA_CHECK(!is_beyond_f32(first), count(n_infinite), kBeyondF32, ", the first is ", first,
                " at ", place_of(first_infinite, wind, window));
-    BORA_FAIL(count(n_infinite), "infinite, the first at ",
-              place_of(first_infinite, wind, window));
+    BORA_FAIL(count(n_infinite), "infinite, the first at ", place_of(first_infinite, wind, window));
   }
   BORA_CHECK(n_outside == 0, count(n_outside), "outside files.range = [", f.range[0], ", ",
              f.range[1], "] m/s, the first is ", outside, " at ",

@@ -16,9 +16,8 @@ VolumeInfo wind_storage(const WindFilesConfig& files, const std::string& path,
   const VariableInfo v = file.info(variable);
   const auto place = [&](size_t k) {
     const auto it = std::find(v.dimensions.begin(), v.dimensions.end(), files.axes.at(k));
-    BORA_CHECK(it != v.dimensions.end(), "'", path, "', variable '", variable,
-               "': no dimension '", files.axes[k], "'; it has ",
-               hdf5::detail::list_of(v.dimensions));
+    BORA_CHECK(it != v.dimensions.end(), "'", path, "', variable '", variable, "': no dimension '",
+               files.axes[k], "'; it has ", hdf5::detail::list_of(v.dimensions));
     return static_cast<int>(it - v.dimensions.begin());
   };
   VolumeInfo info;

@@ -107,8 +107,7 @@ void print(const DataSet& set, const std::vector<Part>& parts, const SplitComman
     for (const int64_t i : part.cases) {
       parts_of_group[set.all().group(i)].insert(part.name);
       for (const auto& [role, file] : set.files(i))
-        parts_of_file[name_of_file.emplace(fs::weakly_canonical(file).string(), file)
-                          .first->second]
+        parts_of_file[name_of_file.emplace(fs::weakly_canonical(file).string(), file).first->second]
             .insert(part.name);
     }
   std::printf("%ld cases in %s, %zu %s; split.by=%s, split.seed=%lu\n",

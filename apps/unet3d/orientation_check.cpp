@@ -36,14 +36,12 @@ std::string orientation_warning(const std::string& checkpoint, const std::string
   if (n == 0) return {};
   return detail::join(
       "the axes of ", n, " of ", files.size(), files.size() == 1 ? " image" : " images", " run ",
-      "otherwise than those of the volumes that the network of ", checkpoint,
-      " was trained on (", trained, "): ", names, n > kNamed ? ", ..." : "",
-      "; it sees them mirrored or turned. ",
+      "otherwise than those of the volumes that the network of ", checkpoint, " was trained on (",
+      trained, "): ", names, n > kNamed ? ", ..." : "", "; it sees them mirrored or turned. ",
       is_by_coordinates(trained) ? "Turn such axes in the files, with ncpdq -a -NAME say"
-      : trained == "RAS"
-          ? "unet3d data convert --orientation=ras turns them"
-          : "Turn them to " + trained +
-                ", or train on what unet3d data convert --orientation=ras writes");
+      : trained == "RAS"         ? "unet3d data convert --orientation=ras turns them"
+                                 : "Turn them to " + trained +
+                               ", or train on what unet3d data convert --orientation=ras writes");
 }
 
 void warn_of_orientation(const std::string& checkpoint, const std::string& trained,

@@ -150,9 +150,8 @@ std::vector<std::string> SegmentationCases::describe() const {
 std::string SegmentationCases::orientation() const {
   if (split_.train.empty()) return {};
   const std::string& first = dataset_->at(split_.train.front()).orientation;
-  const bool alike = std::all_of(split_.train.begin(), split_.train.end(), [&](int64_t i) {
-    return dataset_->at(i).orientation == first;
-  });
+  const bool alike = std::all_of(split_.train.begin(), split_.train.end(),
+                                 [&](int64_t i) { return dataset_->at(i).orientation == first; });
   return alike ? first : std::string();
 }
 

@@ -30,8 +30,8 @@ class OrientationTest : public data::test::VolumeTest {
         const std::string path = root + "/" + name + file;
         const Tensor values = data::hdf5::File::open(path).open_dataset(variable).read();
         data::hdf5::File out = data::hdf5::File::create(path);
-        data::hdf5::Dataset d = out.create_dataset(
-            variable, values.shape(), std::string(bora::name_of(values.dtype())), {});
+        data::hdf5::Dataset d = out.create_dataset(variable, values.shape(),
+                                                   std::string(bora::name_of(values.dtype())), {});
         d.write(values);
         d.set_attribute("affine", std::vector<double>{1.0 * x, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0});
         out.close();

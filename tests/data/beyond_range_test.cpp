@@ -37,7 +37,9 @@ class BeyondRange : public ::testing::Test {
  protected:
   std::string nifti(int16_t datatype, const std::string& values, float slope, float intercept) {
     std::string h(352, '\0');
-    const auto put = [&](size_t at, auto value) { std::memcpy(h.data() + at, &value, sizeof value); };
+    const auto put = [&](size_t at, auto value) {
+      std::memcpy(h.data() + at, &value, sizeof value);
+    };
     put(0, int32_t{348});
     const int16_t dim[] = {3, 2, 3, 4, 1, 1, 1, 1};
     std::memcpy(h.data() + 40, dim, sizeof dim);
@@ -55,9 +57,9 @@ class BeyondRange : public ::testing::Test {
     std::string head = "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 3, 2), }";
     head.resize(117, ' ');
     head += '\n';
-    write_file(folder_.file("a.npy"),
-               std::string("\x93NUMPY\x01\x00", 8) + std::string("\x76\x00", 2) + head +
-                   bytes_of(cells(value)));
+    write_file(folder_.file("a.npy"), std::string("\x93NUMPY\x01\x00", 8) +
+                                          std::string("\x76\x00", 2) + head +
+                                          bytes_of(cells(value)));
     return folder_.file("a.npy");
   }
   std::string hdf5(double value) {
@@ -87,9 +89,9 @@ class BeyondRange : public ::testing::Test {
 
 TEST_F(BeyondRange, IsToldWithValueAndCellInEveryFormat) {
   const auto expect = [&](const std::string& path, const std::string& value) {
-    EXPECT_THAT(told(path), AllOf(HasSubstr(path),
-                                  HasSubstr("the value at cell (1, 2, 3) is " + value + ", "),
-                                  HasSubstr(kRange), Not(HasSubstr("infinite"))));
+    EXPECT_THAT(told(path),
+                AllOf(HasSubstr(path), HasSubstr("the value at cell (1, 2, 3) is " + value + ", "),
+                      HasSubstr(kRange), Not(HasSubstr("infinite"))));
   };
   expect(hdf5(1e300), "1e+300");
   expect(hdf5(-1e39), "-1e+39");
@@ -104,7 +106,8 @@ TEST_F(BeyondRange, IsToldWithValueAndCellInEveryFormat) {
 }
 
 TEST_F(BeyondRange, InfiniteValuesStayInfinite) {
-  for (const std::string& path : {hdf5(INFINITY), npy(-INFINITY), nifti(16, bytes_of(cells(INFINITY)), 0, 0)})
+  for (const std::string& path :
+       {hdf5(INFINITY), npy(-INFINITY), nifti(16, bytes_of(cells(INFINITY)), 0, 0)})
     EXPECT_THAT(told(path), AllOf(HasSubstr(path), HasSubstr("infinite value at cell (1, 2, 3)"),
                                   Not(HasSubstr("beyond")), Not(HasSubstr("scaled"))));
   EXPECT_THAT(told(nifti(64, bytes_of(cells(1e300)), 1e30f, 0)),
@@ -160,8 +163,7 @@ TEST_F(BeyondRangeWind, IsToldOfWindAndMask) {
     std::vector<std::string> told;
     for (const char* level : {"full", "headers"}) {
       config_.files.preflight = level;
-      told.push_back(
-          message_of([&] { WindDataset(config_).read(0, WindowChoice::centred()); }));
+      told.push_back(message_of([&] { WindDataset(config_).read(0, WindowChoice::centred()); }));
     }
     return told;
   };

@@ -69,7 +69,8 @@ TEST(DiskCache, ThatMayNotWriteLeavesEverythingAsItIs) {
   write_file(kept[0], content);
   write_file(f.fields[2].path, "another state of the third file");
   f.fields[2].stamp = FileStamp::of(f.fields[2].path);
-  write_file(look.folder + "/0123456789abcdef-0.boracache.tmp-" + host_name() + "-999999999-0", "x");
+  write_file(look.folder + "/0123456789abcdef-0.boracache.tmp-" + host_name() + "-999999999-0",
+             "x");
   const std::vector<std::string> before = files_in(look.folder);
   EXPECT_GE(read_all().from_cache, 1);
   EXPECT_EQ(files_in(look.folder), before);

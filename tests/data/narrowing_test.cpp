@@ -88,9 +88,9 @@ TEST(Narrowing, PiecesFillABlockOnceAndEndWhereChunksDo) {
   using Extents = std::vector<int64_t>;
   for (const Extents& chunk : {Extents{}, Extents{4, 3, 5}, Extents{100, 1, 2}})
     for (const int64_t most : {1, 7, 60, 1000})
-      for (const auto& [begin, count] :
-           {std::pair{Extents{0, 0, 0}, Extents{9, 8, 11}}, {Extents{3, 2, 4}, Extents{6, 5, 6}},
-            {Extents{3, 2, 4}, Extents{1, 1, 1}}}) {
+      for (const auto& [begin, count] : {std::pair{Extents{0, 0, 0}, Extents{9, 8, 11}},
+                                         {Extents{3, 2, 4}, Extents{6, 5, 6}},
+                                         {Extents{3, 2, 4}, Extents{1, 1, 1}}}) {
         Tensor whole = Tensor::zeros(Shape{count[0], count[1], count[2]}, DType::i32);
         int64_t n_chunk = 1;
         for (size_t i = 0; i < chunk.size(); ++i) n_chunk *= std::min(chunk[i], count[i]);

@@ -93,7 +93,9 @@ TEST_F(OutputPlace, AFolderThatMayNotBeWrittenToIsNamed) {
 
 TEST_F(OutputPlace, SuffixesThatCanBeWrittenAreNamed) {
   require_suffix("a/b.CSV", {".csv", ".json"}, "--output");
-  EXPECT_EQ(refusal([] { require_suffix("a.csv/b.txt", {".csv", ".json"}, "--output=b"); }),
+  EXPECT_EQ(refusal([] {
+              require_suffix("a.csv/b.txt", {".csv", ".json"}, "--output=b");
+            }),
             "--output=b: wanted a file name in .csv or .json");
   EXPECT_EQ(refusal([] { require_suffix(".png", {".png"}, "picture"); }),
             "picture: wanted a file name in .png");
