@@ -28,6 +28,7 @@
 #include "data/atomic_file.hpp"
 #include "data/cache_store.hpp"
 #include "data/checkpoint.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::data {
 namespace {
@@ -81,22 +82,26 @@ int64_t bytes_in(const std::string& folder) {
 class DiskStore final : public CacheStore {
  public:
   DiskStore(std::vector<int64_t> bytes, int64_t limit, std::vector<CacheKey> keys,
-            std::string folder)
+            std::string folder, bool writes)
       : bytes_(std::move(bytes)),
         limit_(limit),
         keys_(std::move(keys)),
         folder_(std::move(folder)),
+        writes_(writes),
         slots_(bytes_.size()) {
-    const auto refuse = [&](const std::string& why) {
-      throw UsageError("cache.folder '" + folder_ + "': " + why);
-    };
     if (folder_.empty())
       throw UsageError("cache.kind=disk wants cache.folder, a folder on a disk of this host");
+    const std::string what = "cache.folder '" + folder_ + "'";
     std::error_code code;
-    const bool made = fs::create_directories(folder_, code);
-    if (code) refuse(code.message());
-    if (made) fs::permissions(folder_, fs::perms::owner_all, code);
-    if (::access(folder_.c_str(), R_OK | W_OK | X_OK) != 0) refuse(std::strerror(errno));
+    if (!writes_) {
+      check_folder(folder_, what);
+      return;
+    }
+    const bool is_new = !fs::exists(folder_, code);
+    make_folder(folder_, what);
+    if (is_new) fs::permissions(folder_, fs::perms::owner_all, code);
+    if (::access(folder_.c_str(), R_OK | W_OK | X_OK) != 0)
+      throw UsageError(what + ": " + std::strerror(errno));
     remove_dead_temporaries(folder_,
                             [](const std::string& name) { return name.ends_with(kSuffix); });
     remove_outdated();
@@ -122,7 +127,7 @@ class DiskStore final : public CacheStore {
   }
   bool claim(size_t field) override {
     State open = State::open;
-    return !full_ && slots_[field].compare_exchange_strong(open, State::taken);
+    return writes_ && !full_ && slots_[field].compare_exchange_strong(open, State::taken);
   }
   void put(size_t field, const Tensor& whole) override {
     const std::string header =
@@ -153,7 +158,10 @@ class DiskStore final : public CacheStore {
     slots_[field].store(State::kept, std::memory_order_release);
   }
   void drop(size_t field) noexcept override { slots_[field] = State::refused; }
-  int64_t bytes() const override { return bytes_in(folder_); }
+  int64_t bytes() const override {
+    std::error_code ignored;
+    return writes_ || fs::exists(folder_, ignored) ? bytes_in(folder_) : 0;
+  }
   int64_t room_for(int64_t field_bytes) const override { return kHeaderBytes + field_bytes; }
   std::string where() const override { return "in '" + folder_ + "'"; }
 
@@ -236,9 +244,9 @@ class DiskStore final : public CacheStore {
       sum = checksum(piece.data(), n, sum);
     }
     if (wrong.empty() && header == header_of(keys_[field], bytes_[field], sum)) return true;
-    log_warn("cache: '", path(field), "' is removed and made anew: damaged: ",
-             wrong.empty() ? "its header or its checksum does not fit" : wrong);
-    ::unlink(path(field).c_str());
+    log_warn("cache: '", path(field), "' is ", writes_ ? "removed and made anew" : "not used",
+             ": damaged: ", wrong.empty() ? "its header or its checksum does not fit" : wrong);
+    if (writes_) ::unlink(path(field).c_str());
     return false;
   }
   /// Fields in an earlier state of their file: nobody can use them any more.
@@ -260,6 +268,7 @@ class DiskStore final : public CacheStore {
   const int64_t limit_;
   const std::vector<CacheKey> keys_;
   const std::string folder_;
+  const bool writes_;
   std::vector<std::atomic<State>> slots_;  // all open at first
   std::atomic<bool> full_{false};
 };
@@ -268,10 +277,10 @@ class DiskStore final : public CacheStore {
 
 std::unique_ptr<CacheStore> make_disk_store(std::vector<int64_t> bytes, int64_t limit,
                                             std::vector<CacheKey> keys, const std::string& folder,
-                                            Collective* ranks) {
+                                            bool writes, Collective* ranks) {
   std::unique_ptr<CacheStore> store;
   const auto make = [&] {
-    store = std::make_unique<DiskStore>(std::move(bytes), limit, std::move(keys), folder);
+    store = std::make_unique<DiskStore>(std::move(bytes), limit, std::move(keys), folder, writes);
   };
   ranks != nullptr ? ranks->agree("opening the cache's folder", make) : make();
   return store;

@@ -54,9 +54,10 @@ std::unique_ptr<CacheStore> make_ram_store(std::vector<int64_t> bytes, int64_t l
 std::unique_ptr<CacheStore> make_shared_store(std::vector<int64_t> bytes, int64_t limit,
                                               Collective* ranks);
 /// `keys`: texts of one line that say which field it is, of which state of its file.  Collective;
-/// throws UsageError on all ranks for a folder that is empty, or cannot be written to.
+/// throws UsageError on all ranks for a folder that is empty, or cannot be written to.  `writes`
+/// false: nothing is made, kept or removed in the folder, which need not be there.
 std::unique_ptr<CacheStore> make_disk_store(std::vector<int64_t> bytes, int64_t limit,
                                             std::vector<CacheKey> keys, const std::string& folder,
-                                            Collective* ranks);
+                                            bool writes, Collective* ranks);
 
 }  // namespace bora::data

@@ -34,9 +34,9 @@ class Unlocked {
 ///
 /// For files open for reading by the usual driver; data sets in one piece or in chunks with the
 /// filters deflate, shuffle and fletcher32; numbers whose conversion is a C cast (not between kinds
-/// of floats, but f32 to f64; not from floats to integers).  The values have the same bits as the
-/// library's.  What was never written gives the fill value.  Where chunks lie is remembered for
-/// other reads of the same file (hdf5_stored.hpp).
+/// of floats, but f32 to f64 and native f64 to f32; not from floats to integers).  The values have
+/// the same bits as the library's.  What was never written gives the fill value.  Where chunks lie
+/// is remembered for other reads of the same file (hdf5_stored.hpp).
 class DirectRead {
  public:
   /// Nothing if it cannot be done here; `why` then says why.  The caller holds the Lock; the block

@@ -9,10 +9,10 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/hdf5.hpp"
+#include "data/hdf5_check.hpp"
 #include "data/hdf5_chunks.hpp"
 #include "data/hdf5_filters.hpp"
 #include "data/hdf5_lock.hpp"
-#include "data/hdf5_narrow.hpp"
 #include "data/hdf5_reader_driver.hpp"
 
 namespace bora::data::hdf5 {
@@ -331,10 +331,7 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
     const bool small = (type == DType::f16 || type == DType::bf16) && nearest != type;
     // From floats to integers through ours too: the library lets NaN pass.
     const bool truncates = is_integer(type) && is_float(nearest);
-    // So that f64 is read without the library, too.
-    const bool narrows =
-        type == DType::f32 && nearest == DType::f64 && detail::is_native_double(*this);
-    const DType via = truncates || narrows    ? DType::f64
+    const DType via = truncates               ? DType::f64
                       : !small                ? type
                       : nearest == DType::f64 ? DType::f64
                                               : DType::f32;
@@ -354,7 +351,6 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
       read_counter() += selection.n * stored.bytes;
     }
     if (truncates) check_range(out, type, stored.name);
-    if (narrows) return detail::narrowed(out);
     return small || truncates ? out.to(type) : out;
   });
 }
@@ -382,6 +378,13 @@ void Dataset::write(std::span<const int64_t> begin, const Tensor& values) {
 }
 
 int64_t bytes_read() { return read_counter().load(); }
+
+void detail::check_block(const Dataset& dataset, std::span<const int64_t> begin,
+                         std::span<const int64_t> count) {
+  Lock lock;
+  with_context("reading '" + dataset.label() + "'",
+               [&] { check_size(dataset, select(dataset, begin, count).n, dataset.type().bytes); });
+}
 void detail::count_bytes_read(int64_t bytes) { read_counter() += bytes; }
 
 }  // namespace bora::data::hdf5

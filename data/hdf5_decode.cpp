@@ -14,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "data/hdf5.hpp"
+#include "data/hdf5_narrow.hpp"
 
 namespace bora::data::hdf5::detail {
 
@@ -248,6 +249,7 @@ std::optional<Conversion> conversion(const Element& from, DType to) {
       return std::nullopt;
     case Kind::f64:
       if (to == DType::f64) return pick<uint64_t, uint64_t>(swap);
+      if (to == DType::f32 && !swap) return Conversion{&narrow_run, false};
       return std::nullopt;
   }
   return std::nullopt;

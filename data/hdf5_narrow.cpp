@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5_narrow.hpp"
 
-#include <hdf5.h>
-
-#include <cstdint>
+#include <cstring>
 #include <limits>
 
 namespace bora::data::hdf5::detail {
 
-bool is_native_double(const Dataset& dataset) {
-  const Id type(BORA_HDF5(H5Dget_type(dataset.id())));
-  return BORA_HDF5(H5Tequal(type.get(), H5T_NATIVE_DOUBLE)) > 0;
-}
-
-Tensor narrowed(const Tensor& values) {
-  Tensor out = Tensor::empty(values.shape(), DType::f32);
+bool narrow_run(const std::byte* from, void* to, int64_t n) {
   constexpr double kMost = std::numeric_limits<float>::max();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const double* in = values.data<double>();
-  float* to = out.data<float>();
-  for (int64_t i = 0; i < values.numel(); ++i)
-    to[i] = in[i] > kMost ? kInfinity : in[i] < -kMost ? -kInfinity : static_cast<float>(in[i]);
-  return out;
+  float* out = static_cast<float*>(to);
+  for (int64_t i = 0; i < n; ++i) {
+    double v = 0;  // chunks do not align their elements
+    std::memcpy(&v, from + i * static_cast<int64_t>(sizeof v), sizeof v);
+    out[i] = v > kMost ? kInfinity : v < -kMost ? -kInfinity : static_cast<float>(v);
+  }
+  return true;
 }
 
 }  // namespace bora::data::hdf5::detail

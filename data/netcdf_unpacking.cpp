@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "data/block_pieces.hpp"
+#include "data/hdf5_check.hpp"
 #include "data/hdf5_reader_driver.hpp"
 
 namespace bora::data {
@@ -273,10 +275,46 @@ Tensor Unpacking::whole(const Tensor& stored) const {
   return unpack<T>(stored, DType::f64);
 }
 
+DType Unpacking::carrier_type() const {
+  switch (carrier_) {
+    case Carrier::f32:
+      return DType::f32;
+    case Carrier::f64:
+      return DType::f64;
+    case Carrier::i32:
+      return DType::i32;
+    case Carrier::i64:
+    case Carrier::u64:
+      return DType::i64;
+  }
+  BORA_FAIL("unpacking: unknown carrier");
+}
+
 Tensor Unpacking::read(std::span<const int64_t> begin, std::span<const int64_t> count,
                        DType type) const {
   BORA_CHECK(type == DType::f32 || type == DType::f64, "'", dataset_->label(), "': read as ", type,
              ", wanted f32 or f64");
+  constexpr int64_t kAtOnce = int64_t{2} << 20;  // bytes, as stored
+  const int64_t most = kAtOnce / size_of(carrier_type());
+  Shape shape;
+  double n = 1;
+  for (const int64_t c : count) n *= static_cast<double>(c);
+  if (carrier_type() == type || !(n > static_cast<double>(most)))
+    return read_at_once(begin, count, type);
+  hdf5::detail::check_block(*dataset_, begin, count);  // before memory is taken for it
+  for (const int64_t c : count) shape = shape.append(c);
+  Tensor out = Tensor::empty(shape, type);
+  each_piece(begin, count, dataset_->chunk(), most,
+             [&](std::span<const int64_t> at, std::span<const int64_t> size) {
+               std::vector<int64_t> place(at.begin(), at.end());
+               for (size_t i = 0; i < place.size(); ++i) place[i] -= begin[i];
+               put_piece(read_at_once(at, size, type), place, out);
+             });
+  return out;
+}
+
+Tensor Unpacking::read_at_once(std::span<const int64_t> begin, std::span<const int64_t> count,
+                               DType type) const {
   const Tensor stored = carried(begin, count);
   switch (carrier_) {
     case Carrier::f32:

@@ -29,7 +29,8 @@ class Unpacking {
   /// f32, f64, u8, i32 or i64: what holds every value that is not missing.
   DType type() const;
 
-  /// The block's values as f32 or f64, missing ones NaN, with the axes of the file.
+  /// The block's values as f32 or f64, missing ones NaN, with the axes of the file.  Beside them it
+  /// holds some MiB, or one chunk, of what is stored.
   Tensor read(std::span<const int64_t> begin, std::span<const int64_t> count, DType type) const;
   /// The same as i64 where all of them are integers of 64 bits and none is missing, else as f64.
   Tensor read_whole(std::span<const int64_t> begin, std::span<const int64_t> count) const;
@@ -46,7 +47,10 @@ class Unpacking {
   struct Rules;
 
   std::vector<Number> numbers(const char* name) const;
+  DType carrier_type() const;
   Tensor carried(std::span<const int64_t> begin, std::span<const int64_t> count) const;
+  Tensor read_at_once(std::span<const int64_t> begin, std::span<const int64_t> count,
+                      DType type) const;
   template <class T>
   T cast(const Number& n, bool& fits) const;
   template <class T>

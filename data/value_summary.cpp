@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "core/error.hpp"
 #include "data/packed_text.hpp"
@@ -15,9 +16,12 @@ namespace {
 constexpr int kBits = 21;  // sign, 8 of exponent, 12 of mantissa
 constexpr size_t kBins = size_t{1} << kBits;
 
-/// Bins ascend with the values: negative numbers' bits are turned over.
+/// Bins ascend with the values: negative numbers' bits are turned over.  What is beyond the range
+/// of f32 counts as its largest value.
 size_t bin_of(double value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const float nearest = static_cast<float>(std::clamp(value, -kMost, kMost));
+  const uint32_t bits = std::bit_cast<uint32_t>(nearest);
   const uint32_t key = bits >> 31 ? ~bits : bits | 0x80000000u;
   return key >> (32 - kBits);
 }

@@ -12,6 +12,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/cache_look.hpp"
 #include "data/hdf5.hpp"
 
 namespace bora::data {
@@ -93,8 +94,9 @@ std::unique_ptr<VolumeCache> VolumeCache::make(const CacheConfig& config,
     store = make_ram_store(std::move(bytes), limit);
   else if (config.kind == "shared")
     store = make_shared_store(std::move(bytes), limit, ranks);
-  else if (config.kind == "disk")
-    store = make_disk_store(std::move(bytes), limit, std::move(keys), config.folder, ranks);
+  else if (config.kind == "disk" || config.kind == kDiskLookedAt)
+    store = make_disk_store(std::move(bytes), limit, std::move(keys), config.folder,
+                            config.kind == "disk", ranks);
   else
     throw UsageError("cache.kind '" + config.kind + "': wanted none, ram, shared or disk");
   return std::make_unique<VolumeCache>(config, std::move(fields), std::move(store));

@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "data/beyond_range.hpp"
 #include "data/volume_axes.hpp"
+#include "data/volume_file.hpp"
 
 namespace bora::data {
 namespace {
@@ -15,6 +17,25 @@ std::string cell_of(int64_t i, const Box& box) {
   const Dims3& n = box.count;
   return bora::detail::join("cell (", box.begin.d + i / (n.h * n.w), ", ",
                             box.begin.h + i / n.w % n.h, ", ", box.begin.w + i % n.w, ")");
+}
+
+/// Value i of a box (X, Y, Z, C) as f64, read anew: f32 is infinite beyond its range.
+double value_again(const VolumeSource& source, const Box& box, int64_t i, int64_t channels) {
+  const Dims3& n = box.count;
+  const int64_t cell = i / channels;
+  const Dims3 at{box.begin.d + cell / (n.h * n.w), box.begin.h + cell / n.w % n.h,
+                 box.begin.w + cell % n.w};
+  return open_volume(source)->read(at, {1, 1, 1}, DType::f64).data<double>()[i % channels];
+}
+
+/// Throws Error for value i, infinite as f32.
+[[noreturn]] void refuse_infinite(const VolumeSource& source, const Box& box, int64_t i,
+                                  int64_t channels) {
+  const double value = value_again(source, box, i, channels);
+  BORA_CHECK(!is_beyond_f32(value), label_of(source), ": the value at ", cell_of(i / channels, box),
+             " is ", value, ", ", kBeyondF32);
+  BORA_FAIL(label_of(source), ": infinite value at ", cell_of(i / channels, box),
+            open_volume(source)->info().is_scaled ? ", as scaled by the file's own factor" : "");
 }
 
 template <class T>
@@ -52,8 +73,7 @@ Tensor checked_image(const Tensor& values, const VolumeSource& source, const Box
   int64_t n_missing = 0, first_missing = 0;
   for (int64_t i = 0; i < image.numel(); ++i) {
     if (std::isfinite(v[i])) continue;
-    BORA_CHECK(std::isnan(v[i]), label_of(source), ": infinite value at ",
-               cell_of(i / channels, box));
+    if (!std::isnan(v[i])) refuse_infinite(source, box, i, channels);
     if (n_missing++ == 0) first_missing = i;
   }
   BORA_CHECK(n_missing == 0 || missing == "mask", label_of(source), ": ", n_missing, " of ",
@@ -76,9 +96,15 @@ Tensor checked_weights(const Tensor& values, const VolumeSource& source, const B
              ": weights of shape ", values.shape(), " ", values.dtype(), " for a box of ",
              box.count, " cells");
   const float* v = values.data<float>();
-  for (int64_t i = 0; i < values.numel(); ++i)
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    if (std::isinf(v[i])) {
+      const double value = value_again(source, box, i, 1);
+      BORA_CHECK(!is_beyond_f32(value), label_of(source), ": the weight at ", cell_of(i, box),
+                 " is ", value, ", ", kBeyondF32);
+    }
     BORA_CHECK(std::isfinite(v[i]) && v[i] >= 0, label_of(source), ": the weight at ",
                cell_of(i, box), " is ", v[i], ", wanted a number of at least 0");
+  }
   return values.reshape({box.count.d, box.count.h, box.count.w});
 }
 

@@ -19,16 +19,17 @@ inline constexpr uint8_t kIgnoredClass = 255;
 /// throws.
 Tensor read_field(const VolumeSource& source, const FileStamp& stamp, const Box& box, DType type);
 
-/// An image box as f32.  Throws Error naming file and cell for an infinite value, and for a NaN
-/// unless `missing` = "mask".
+/// An image box as f32.  Throws Error naming file, value and cell for one that is infinite or
+/// beyond the range of f32 (the file is read again for it), and for a NaN unless `missing` =
+/// "mask".
 Tensor checked_image(const Tensor& values, const VolumeSource& source, const Box& box,
                      const std::string& missing);
 /// A label box (X, Y, Z, 1) u8 or i32 as classes (X, Y, Z) u8, kIgnoredClass among them.  Throws
 /// Error naming file, value and cell for one that has no class.
 Tensor checked_classes(const Tensor& values, const VolumeSource& source, const Box& box,
                        const LabelMap& labels);
-/// Weights (X, Y, Z, 1) f32 as (X, Y, Z).  Throws Error naming file and cell for one that is below
-/// 0 or not finite.
+/// Weights (X, Y, Z, 1) f32 as (X, Y, Z).  Throws Error naming file, value and cell for one that is
+/// below 0, not finite or beyond the range of f32.
 Tensor checked_weights(const Tensor& values, const VolumeSource& source, const Box& box);
 
 /// Calls `use` for slabs of the box along x, in order, each of at most so many values (but one

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "data/beyond_range.hpp"
+#include "data/wind_files.hpp"
 
 namespace bora::data {
 
@@ -18,6 +20,16 @@ Dims3 position(int64_t i, const Tensor& t) {
 std::string place_of(int64_t i, const Tensor& block, const Window& window) {
   const Dims3 p = position(i, block), first = window.first_in_grid();
   return bora::detail::join("cell (", first.d + p.d, ", ", first.h + p.h, ", ", first.w + p.w, ")");
+}
+
+/// Cell i of a block of a file as f64, read anew: f32 is infinite beyond its range.
+double value_again(const WindFilesConfig& f, const std::string& path, const std::string& variable,
+                   int64_t i, const Tensor& block, const Window& window) {
+  const Dims3 p = position(i, block), first = window.first_in_grid();
+  return open_wind_file(f, path)
+      .read(variable, f.axes, {{first.d + p.d, 1}, {first.h + p.h, 1}, {first.w + p.w, 1}},
+            DType::f64)
+      .data<double>()[0];
 }
 
 }  // namespace
@@ -44,11 +56,12 @@ Tensor open_cells(const Tensor& mask, const WindFilesConfig& f, const std::strin
     o[i] = m[i] == free ? 1 : 0;
     if (m[i] != free && m[i] != building && n_bad++ == 0) first_bad = i;
   }
-  BORA_CHECK(n_bad == 0, "'", path, "', variable '", f.mask_variable, "': ", n_bad, " of ",
-             mask.numel(), " values are neither ", f.mask_building, " (building) nor ", f.mask_open,
-             " (open); the first is ", m[first_bad < 0 ? 0 : first_bad], " at ",
-             place_of(first_bad, mask, window));
-  return open;
+  if (n_bad == 0) return open;
+  double first = double{m[first_bad]};
+  if (std::isinf(first)) first = value_again(f, path, f.mask_variable, first_bad, mask, window);
+  BORA_FAIL("'", path, "', variable '", f.mask_variable, "': ", n_bad, " of ", mask.numel(),
+            " values are neither ", f.mask_building, " (building) nor ", f.mask_open,
+            " (open); the first is ", first, " at ", place_of(first_bad, mask, window));
 }
 
 int64_t settle_wind(Tensor& wind, Tensor& open, const WindConfig& config, const std::string& path,
@@ -84,8 +97,12 @@ int64_t settle_wind(Tensor& wind, Tensor& open, const WindConfig& config, const 
     return bora::detail::join("'", path, "', variable '", f.wind_variable, "': ", n, " of ",
                               wind.numel(), " values are ");
   };
-  BORA_CHECK(n_infinite == 0, count(n_infinite), "infinite, the first at ",
-             place_of(first_infinite, wind, window));
+  if (n_infinite > 0) {
+    const double first = value_again(f, path, f.wind_variable, first_infinite, wind, window);
+    BORA_CHECK(!is_beyond_f32(first), count(n_infinite), kBeyondF32, ", the first is ", first,
+               " at ", place_of(first_infinite, wind, window));
+    BORA_FAIL(count(n_infinite), "infinite, the first at ", place_of(first_infinite, wind, window));
+  }
   BORA_CHECK(n_outside == 0, count(n_outside), "outside files.range = [", f.range[0], ", ",
              f.range[1], "] m/s, the first is ", outside, " at ",
              place_of(first_outside, wind, window));

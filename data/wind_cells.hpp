@@ -27,8 +27,9 @@ Tensor open_cells(const Tensor& mask, const WindFilesConfig& files, const std::s
 
 /// Judges and settles wind (X, Y, Z) f32 in place: missing values (NaN) become 0, and in `open`
 /// (from open_cells) 2 where the cell is open; values are clipped.  Returns how many open cells
-/// were clipped.  Throws Error naming file, variable and place for an infinite value, for one
-/// outside files.range, and for a missing one in an open cell unless files.missing = mask.
+/// were clipped.  Throws Error naming file, variable and place for an infinite value or one beyond
+/// the range of f32 (told by reading the file again), for one outside files.range, and for a
+/// missing one in an open cell unless files.missing = mask.
 int64_t settle_wind(Tensor& wind, Tensor& open, const WindConfig& config, const std::string& path,
                     const Window& window);
 

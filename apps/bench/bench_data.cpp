@@ -20,6 +20,7 @@
 #include "data/chunk_shape.hpp"
 #include "data/hdf5_chunks.hpp"
 #include "data/jsonl.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::bench {
 namespace {
@@ -68,7 +69,7 @@ class Folder {
     const auto base =
         where.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(where);
     path_ = (base / ("bora-bench-" + std::to_string(::getpid()))).string();
-    std::filesystem::create_directories(path_);
+    data::make_folder(path_, "folder '" + path_ + "'");
   }
   ~Folder() {
     std::error_code ignored;

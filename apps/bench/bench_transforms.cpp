@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "data/colour_map.hpp"
 #include "data/image.hpp"
+#include "data/output_place.hpp"
 #include "data/volume_dataset.hpp"
 
 namespace bora::bench {
@@ -150,6 +151,9 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (!c.picture.empty()) {
+    const std::string what = "picture '" + c.picture + "'";
+    data::require_suffix(c.picture, {".png"}, what);
+    data::check_folder_of(c.picture, what);
     draw(c);
     return 0;
   }

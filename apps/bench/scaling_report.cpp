@@ -11,6 +11,7 @@
 #include "core/log.hpp"
 #include "data/csv.hpp"
 #include "data/figure.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::bench {
 namespace {
@@ -171,7 +172,7 @@ int run(int argc, char** argv) {
   print_table(rows);
   print_predictions(rows, c);
   if (c.output.empty()) return 0;
-  std::filesystem::create_directories(c.output);
+  data::make_folder(c.output, "output '" + c.output + "'");
   write_tables(rows, c.output);
   plot(rows, c.output + "/scaling.png");
   std::printf("\nwritten: %s/scaling.csv, scaling.json, scaling.png\n", c.output.c_str());

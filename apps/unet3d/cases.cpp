@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/unet3d/cases.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "apps/common/stop.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
+#include "data/chunk_shape.hpp"
 #include "data/netcdf.hpp"
+#include "data/wind_storage.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -57,6 +61,22 @@ void Cases::require_extents(int64_t extent, int64_t levels) const {
                " levels: each extent must be at least ", extent,
                " (data.shape pads; model.levels makes it shallower)");
   }
+}
+
+std::string Cases::reading_warning() const {
+  const data::WindConfig& c = dataset_->config();
+  if (training_->size() == 0 || c.cache.kind != "none") return {};
+  const data::WindCase& first = dataset_->at(training_->indices().front());
+  for (const auto& [path, variable] : {std::pair{first.wind_path, c.files.wind_variable},
+                                       {first.mask_path, c.files.mask_variable}}) {
+    if (path.empty()) continue;
+    data::VolumeInfo info = data::wind_storage(c.files, path, variable);
+    // Samples begin at the lowest level: of the others only what shares their chunks is unpacked.
+    if (c.shape.w > 0) info.grid.w = std::min(info.grid.w, c.shape.w);
+    std::string warning = data::amplification_warning(info, c.shape, "data");
+    if (!warning.empty()) return warning;
+  }
+  return {};
 }
 
 std::string Cases::describe() const {

@@ -37,6 +37,9 @@ class Cases {
   /// Throws Error naming the first case whose window has an extent below `extent`, what a network
   /// of `levels` levels needs.
   void require_extents(int64_t extent, int64_t levels) const;
+  /// Where training samples make the reader of the first case's files unpack much more than they
+  /// want, and no cache keeps what was unpacked; empty if not.  Opens those files.
+  std::string reading_warning() const;
   /// One line: how many cases, where, how split and scaled.
   std::string describe() const;
 

@@ -2,6 +2,8 @@
 #include "apps/unet3d/class_windows.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "apps/common/text.hpp"
 
@@ -68,11 +70,13 @@ std::vector<float> padding_of(const Tensor& volume, const std::string& rule) {
   std::vector<float> padding(static_cast<size_t>(channels), 0.0f);
   if (rule != "minimum" || volume.numel() == 0) return padding;
   const float* v = volume.data<float>();
-  padding.assign(v, v + channels);
+  std::fill(padding.begin(), padding.end(), std::numeric_limits<float>::infinity());
   for (int64_t i = 0; i < volume.numel(); ++i) {
     float& least = padding[static_cast<size_t>(i % channels)];
-    least = std::min(least, v[i]);
+    if (v[i] < least) least = v[i];  // not for NaN, wherever it stands
   }
+  for (float& least : padding)
+    if (std::isinf(least)) least = 0;  // a channel without a number
   return padding;
 }
 

@@ -26,8 +26,8 @@ ClassPlan plan_classes(const Dims3& window, const Dims3& volume,
 /// volume (X, Y, Z, C) f32 -> the frame, padding = `padding` of each channel.
 Tensor framed(const Tensor& volume, const data::Window& frame, const std::vector<float>& padding);
 
-/// What lies beyond a volume as volumes.padding says: zeros, or the smallest value of each channel.
-/// volume (X, Y, Z, C) f32, scaled.
+/// What lies beyond a volume as volumes.padding says: zeros, or the smallest value of each channel
+/// (NaN is none; 0 for a channel of nothing else).  volume (X, Y, Z, C) f32, scaled.
 std::vector<float> padding_of(const Tensor& volume, const std::string& rule);
 
 /// The cells of `window`, of the layout, out of a slab (X', Y', Z', C) of its frame that begins at

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -13,6 +14,8 @@
 #include "core/log.hpp"
 #include "data/chunk_shape.hpp"
 #include "data/convert.hpp"
+#include "data/netcdf.hpp"
+#include "data/output_place.hpp"
 #include "data/volume_cases.hpp"
 #include "data/wind_files.hpp"
 
@@ -78,7 +81,8 @@ struct Job {
 std::vector<Job> jobs_of_files(const ConvertConfig& c, const std::vector<std::string>& files) {
   std::vector<Job> jobs;
   for (const std::string& file : files) {
-    if (fs::is_directory(file))
+    std::error_code ignored;
+    if (fs::is_directory(file, ignored))
       throw UsageError("data convert: '" + file +
                        "' is a folder; a data set is named by --volumes.root or --data.root");
     std::string name = fs::path(file).filename().string();
@@ -106,10 +110,23 @@ std::vector<Job> jobs_of_volumes(const ConvertConfig& c, Collective& ranks) {
   return jobs;
 }
 
+/// Throws UsageError for a case in one HDF5 file, or one whose axes the file does not name: what is
+/// written is the NetCDF schema.
+void require_netcdf(const data::WindFilesConfig& f, const data::WindCase& w) {
+  const std::vector<std::string> axes =
+      data::NetcdfFile::open(w.mask_path).info(f.mask_variable).dimensions;
+  if (w.wind_path != w.mask_path && std::find(axes.begin(), axes.end(), "") == axes.end()) return;
+  throw UsageError("data convert: '" + w.mask_path +
+                   "' is an HDF5 file of a wind case; wind cases are written as NetCDF-4 (.nc), "
+                   "from NetCDF-4 alone. Single fields are written as .h5: unet3d data convert '" +
+                   w.mask_path + "' --variable=" + f.mask_variable + " --to=FOLDER");
+}
+
 std::vector<Job> jobs_of_wind(const ConvertConfig& c, Collective& ranks) {
   std::vector<Job> jobs;
   const data::WindFilesConfig& f = c.data.files;
   for (const data::WindCase& w : data::find_wind_files(c.data, &ranks).cases) {
+    require_netcdf(f, w);
     const auto add = [&](const std::string& path, const std::string& folder,
                          const std::string& variable) {
       if (path.empty()) return;
@@ -120,6 +137,17 @@ std::vector<Job> jobs_of_wind(const ConvertConfig& c, Collective& ranks) {
     add(w.mask_path, f.mask_folder, f.mask_variable);
   }
   return jobs;
+}
+
+/// Before anything is read: --to is a folder, what lies there has its names from its sources.
+void check_to(const std::string& to) {
+  const std::string what = "data convert: --to=" + to;
+  std::error_code ignored;
+  if (data::has_file_suffix(to) && !fs::is_directory(to, ignored))
+    throw UsageError(what +
+                     ": wanted a folder; files there are named by their cases, in .h5 (HDF5), of "
+                     "wind cases in .nc (NetCDF-4): no other format is written");
+  data::check_folder(to, what);
 }
 
 void check_outputs(const std::vector<Job>& jobs) {
@@ -137,6 +165,8 @@ void check_outputs(const std::vector<Job>& jobs) {
     if (overwrites)
       throw UsageError("data convert: '" + job.output +
                        "' is one of the inputs; choose another --to");
+    if (fs::is_directory(job.output, ignored))
+      throw UsageError("data convert: '" + job.output + "' is a folder, wanted to write a file");
   }
 }
 
@@ -218,6 +248,7 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
   if (!is_files && c.volumes.root.empty() && c.data.root.empty())
     throw UsageError(
         "data convert: no files named, and neither --volumes.root nor --data.root is set");
+  check_to(c.to);
   if (c.codec != "auto") data::Codec::from(c.codec);
   if (is_wind && c.orientation != "stored")
     throw UsageError("data convert: --orientation=" + c.orientation +
@@ -231,7 +262,7 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
                                     : jobs_of_volumes(c, *ranks);
   ranks->agree("looking at the outputs", [&] {
     check_outputs(jobs);
-    for (const Job& job : jobs) fs::create_directories(fs::path(job.output).parent_path());
+    for (const Job& job : jobs) data::make_folder_of(job.output, "data convert: --to=" + c.to);
   });
   const size_t n_found = jobs.size();
   jobs = without_existing_jobs(std::move(jobs), existing_from(c.existing), *ranks);

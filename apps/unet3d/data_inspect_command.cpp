@@ -11,6 +11,7 @@
 #include "apps/unet3d/field_report.hpp"
 #include "comm/communicator.hpp"
 #include "core/log.hpp"
+#include "data/output_place.hpp"
 #include "data/preflight.hpp"
 
 namespace bora::unet3d {
@@ -48,6 +49,10 @@ int data_inspect_command(MpiSession& session, const std::vector<std::string>& ar
     throw UsageError("picture: wanted one file whose values are read, given " +
                      std::to_string(files.size()) +
                      " file(s), values=" + (config.values ? "true" : "false"));
+  if (!config.picture.empty()) {
+    data::require_suffix(config.picture, {".png"}, "picture '" + config.picture + "'");
+    data::check_folder_of(config.picture, "picture '" + config.picture + "'");
+  }
   const std::unique_ptr<Collective> ranks = make_communicator(session);
 
   // Owned: a thread that waits for a file may outlive the call.

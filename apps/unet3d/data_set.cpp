@@ -41,7 +41,9 @@ DataSet open_data_set(const Config& config, Collective& ranks, const data::Prefl
   DataSet set;
   if (is_segmentation(config)) {
     set.root = config.volumes.root;
-    set.volumes = std::make_unique<data::VolumeDataset>(config.volumes, &ranks, hooks);
+    data::VolumesConfig volumes = config.volumes;
+    volumes.cache.kind = "none";  // a look reads each file once, and leaves nothing behind
+    set.volumes = std::make_unique<data::VolumeDataset>(volumes, &ranks, hooks);
   } else {
     if (config.data.root.empty() && !config.volumes.root.empty())
       throw UsageError(

@@ -12,6 +12,7 @@
 #include "apps/unet3d/preflight_hooks.hpp"
 #include "core/log.hpp"
 #include "data/csv.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -38,10 +39,18 @@ struct Part {
   std::vector<int64_t> cases;
 };
 
-/// As it is written into a manifest in `folder`.
+/// As it is written into a manifest in `folder`, an absolute one that is there: what leads from it
+/// to the file.
 std::string relative_path(const std::string& path, const fs::path& folder) {
   if (path.empty()) return {};
-  return fs::absolute(path).lexically_normal().lexically_proximate(folder).string();
+  const fs::path file = fs::absolute(path).lexically_normal(), real = fs::weakly_canonical(folder);
+  // The way that names say is not the one that ".." goes where a folder on it is a link.
+  for (const fs::path& way : {file.lexically_proximate(folder), file.lexically_proximate(real),
+                              fs::weakly_canonical(path).lexically_proximate(real)}) {
+    std::error_code ignored;
+    if (fs::equivalent(folder / way, path, ignored)) return way.string();
+  }
+  return fs::weakly_canonical(path).string();
 }
 
 /// The columns of a wind manifest, under the names by which data.files reads them.  The angle is
@@ -93,11 +102,14 @@ void print(const DataSet& set, const std::vector<Part>& parts, const SplitComman
   const char* group = set.wind ? "geometry" : "group";
   const char* groups = set.wind ? "geometries" : "groups";
   std::map<std::string, std::set<std::string>> parts_of_group, parts_of_file;
+  // A file by any of its names, told by the first one.
+  std::map<std::string, std::string> name_of_file;
   for (const Part& part : parts)
     for (const int64_t i : part.cases) {
       parts_of_group[set.all().group(i)].insert(part.name);
       for (const auto& [role, file] : set.files(i))
-        parts_of_file[fs::weakly_canonical(file).string()].insert(part.name);
+        parts_of_file[name_of_file.emplace(fs::weakly_canonical(file).string(), file).first->second]
+            .insert(part.name);
     }
   std::printf("%ld cases in %s, %zu %s; split.by=%s, split.seed=%lu\n",
               static_cast<long>(set.size()), set.root.c_str(), parts_of_group.size(), groups,
@@ -140,6 +152,11 @@ int data_split_command(MpiSession& session, const std::vector<std::string>& args
                 "set with the same keys.",
        .positionals = {}});
   if (apps::print_help(session, given)) return 0;
+  const std::string what = "data split: --csv=" + config.csv;
+  if (!config.csv.empty()) {  // before the data set is looked into
+    data::require_suffix(config.csv, {".csv"}, what);
+    data::check_folder_of(config.csv, what);
+  }
   const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   const DataSet set = open_data_set(config, *ranks, preflight_hooks(*ranks));
   const data::Split split = set.split(config.split);
@@ -147,7 +164,10 @@ int data_split_command(MpiSession& session, const std::vector<std::string>& args
       {"training", split.train}, {"validation", split.validation}, {"test", split.test}};
   ranks->agree("writing the split", [&] {
     if (session.rank() != 0) return;
-    if (!config.csv.empty()) write_manifest(config.csv, set, parts);
+    if (!config.csv.empty()) {
+      data::make_folder_of(config.csv, what);
+      write_manifest(config.csv, set, parts);
+    }
     print(set, parts, config);
     if (!config.csv.empty()) log_info("wrote ", config.csv);
   });

@@ -21,6 +21,7 @@
 #include "core/log.hpp"
 #include "core/profile.hpp"
 #include "data/atomic_file.hpp"
+#include "data/output_place.hpp"
 #include "data/volume_dataset.hpp"
 
 namespace bora::unet3d {
@@ -169,10 +170,8 @@ void print_hosts(const MpiSession& session, Collective& ranks) {
 void print_output(const std::string& folder, Collective& ranks) {
   ranks.agree("the output folder " + folder, [&] {
     if (ranks.rank() != 0) return;
+    data::make_folder(folder, "diagnose: --output=" + folder);
     std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (::access(folder.c_str(), W_OK) != 0)
-      throw UsageError(folder + ": rank 0 cannot write there");
     const std::string probe = folder + "/.bora-diagnose";
     // Written, synced, renamed and removed, as a checkpoint is: what a full disk or quota refuses.
     data::write_file_atomic(probe, std::string(size_t{1} << 20, 'x'));

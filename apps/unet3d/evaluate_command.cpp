@@ -6,6 +6,7 @@
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/evaluate.hpp"
 #include "apps/unet3d/field_run.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::unet3d {
 
@@ -22,11 +23,32 @@ void require_same_names(const std::string& root, const std::string& part,
 }
 
 void make_table_folders(const EvaluateConfig& config) {
-  for (const std::string& path : {config.output, config.json}) {
-    const auto folder = std::filesystem::path(path).parent_path();
-    if (!folder.empty()) std::filesystem::create_directories(folder);
-  }
+  data::make_folder_of(config.output, "evaluate: --output=" + config.output);
+  if (!config.json.empty()) data::make_folder_of(config.json, "evaluate: --json=" + config.json);
 }
+
+namespace {
+
+/// Before anything is read.
+void check_outputs(const EvaluateConfig& config) {
+  const std::string output = "evaluate: --output=" + config.output;
+  data::require_suffix(config.output, {".csv", ".json"}, output);
+  data::check_folder_of(config.output, output);
+  if (!config.json.empty()) {
+    const std::string json = "evaluate: --json=" + config.json;
+    data::require_suffix(config.json, {".json"}, json);
+    data::check_folder_of(config.json, json);
+  }
+  if (config.pictures.empty()) return;
+  const std::string pictures = "evaluate: --pictures=" + config.pictures;
+  std::error_code ignored;
+  if (data::has_file_suffix(config.pictures) &&
+      !std::filesystem::is_directory(config.pictures, ignored))
+    throw UsageError(pictures + ": wanted a folder; the pictures there are PNG files");
+  data::check_folder(config.pictures, pictures);
+}
+
+}  // namespace
 
 int evaluate_command(MpiSession& session, const std::vector<std::string>& args) {
   EvaluateConfig config;
@@ -39,6 +61,7 @@ int evaluate_command(MpiSession& session, const std::vector<std::string>& args) 
        .positionals = {}});
   if (apps::print_help(session, given)) return 0;
   check_field_config(config, "evaluate");
+  check_outputs(config);
   auto [ranks, trained] = start_field_run(session, config, config_text(config));
   if (is_segmentation(trained.config))
     evaluate_segmentation(config, trained, *ranks);

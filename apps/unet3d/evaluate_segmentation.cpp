@@ -4,9 +4,11 @@
 
 #include "apps/common/text.hpp"
 #include "apps/unet3d/evaluate.hpp"
+#include "apps/unet3d/orientation_check.hpp"
 #include "apps/unet3d/pulse.hpp"
 #include "apps/unet3d/segmentation_evaluation.hpp"
 #include "core/log.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -55,7 +57,7 @@ void draw_pictures(const EvaluateConfig& config, TrainedModel& trained,
                    const SegmentationScores& scores, Collective& ranks) {
   work_apart(ranks, "drawing pictures", [&](Pulse& pulse) {
     if (ranks.rank() != 0) return;
-    std::filesystem::create_directories(config.pictures);
+    data::make_folder(config.pictures, "evaluate: --pictures=" + config.pictures);
     for (const auto& [kind, i] : telling_volumes(scores)) {
       data::ClassFigure figure =
           class_figure(trained, cases, part.at(i), config, [&] { pulse.beat(); });
@@ -74,6 +76,7 @@ void draw_pictures(const EvaluateConfig& config, TrainedModel& trained,
 void evaluate_segmentation(const EvaluateConfig& config, TrainedModel& trained, Collective& ranks) {
   check(config, trained);  // refuses before anything is read
   if (!config.root.empty()) trained.config.volumes.root = config.root;
+  trained.config.volumes.cache.kind = "none";  // each case is read once
   data::SplitConfig split = trained.config.split;
   if (config.part == "all") {  // of other data, perhaps one case
     split = {};
@@ -92,6 +95,11 @@ void evaluate_segmentation(const EvaluateConfig& config, TrainedModel& trained, 
                      std::to_string(trained.training.size()) + " training, " +
                      std::to_string(trained.validation.size()) + " validation, " +
                      std::to_string(trained.test.size()) + " test)");
+  if (ranks.rank() == 0) {
+    std::vector<const data::VolumeCase*> files;
+    for (const int64_t i : part) files.push_back(&cases.all().at(i));
+    warn_of_orientation(trained.path, trained.orientation, files);
+  }
   const SegmentationScores scores = score_volumes(trained, cases, part, config, ranks);
   ranks.agree("writing " + config.output, [&] {
     if (ranks.rank() == 0) write_tables(config, trained, scores);

@@ -9,6 +9,7 @@
 #include "apps/unet3d/picture.hpp"
 #include "apps/unet3d/pulse.hpp"
 #include "core/log.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -70,7 +71,7 @@ void draw_pictures(const EvaluateConfig& config, TrainedModel& trained, const Ev
           (std::filesystem::path(config.pictures) / (kind + "_" + files.name + ".png")).string());
     }
     share_scales(figures);
-    std::filesystem::create_directories(config.pictures);
+    data::make_folder(config.pictures, "evaluate: --pictures=" + config.pictures);
     for (size_t i = 0; i < figures.size(); ++i) {
       data::draw_slices(paths[i], figures[i]);
       log_info("picture: ", paths[i]);

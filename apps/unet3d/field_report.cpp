@@ -9,6 +9,7 @@
 
 #include "apps/common/text.hpp"
 #include "core/error.hpp"
+#include "data/beyond_range.hpp"
 #include "data/field_figure.hpp"
 #include "data/hdf5.hpp"
 #include "data/netcdf.hpp"
@@ -80,6 +81,8 @@ std::string values_text(const data::VolumeInfo& info, const data::ValueSummary& 
   out << (v.n_nan() == 0 ? std::string("; no NaN")
                          : detail::join("; ", v.n_nan(), " NaN or missing"));
   if (v.n_infinite() > 0) out << "; " << v.n_infinite() << " infinite";
+  if (v.n() > 0 && (data::is_beyond_f32(v.min()) || data::is_beyond_f32(v.max())))
+    out << "; some " << data::kBeyondF32;
   out << "\n";
   if (v.n() > 0 && v.distinct().empty()) {
     out << "    percentiles:";

@@ -9,15 +9,34 @@
 #include "apps/unet3d/field_run.hpp"
 #include "apps/unet3d/predictor.hpp"
 #include "core/log.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::unet3d {
 namespace {
 
 void check(const PredictConfig& c, const std::vector<std::string>& paths) {
   check_field_config(c, "predict");
+  if (!c.picture.empty()) {
+    const std::string picture = "predict: --picture=" + c.picture;
+    data::require_suffix(c.picture, {".png"}, picture);
+    data::check_folder_of(c.picture, picture);
+  }
   if (paths.empty())
     throw UsageError(
         "predict: of what? Give building masks or images, or folders of them, behind the options");
+}
+
+/// Before anything is predicted: a file that `names` can write, or a folder.
+void check_output(const std::string& output, const PredictNames& names) {
+  const std::string what = "predict: --output=" + output;
+  if (names.is_file(output)) {
+    data::check_folder_of(output, what);
+  } else {
+    std::error_code ignored;
+    if (data::has_file_suffix(output) && !std::filesystem::is_directory(output, ignored))
+      throw UsageError(what + ": wanted a file name in " + names.suffixes + ", or a folder");
+    data::check_folder(output, what);
+  }
 }
 
 /// Adds "input i: what is wrong" to a text for the other ranks.
@@ -97,8 +116,7 @@ std::vector<std::string> predict_all(const PredictConfig& config, Predictor& pre
           place++ % static_cast<size_t>(ranks.size()) != static_cast<size_t>(ranks.rank()))
         continue;
       try {
-        const auto folder = std::filesystem::path(inputs[i].output).parent_path();
-        if (!folder.empty()) std::filesystem::create_directories(folder);
+        data::make_folder_of(inputs[i].output, "predict: --output=" + config.output);
         with_name_of(inputs[i].file, [&] { predictor.predict(inputs[i], pulse); });
       } catch (const UsageError&) {
         throw;
@@ -133,6 +151,7 @@ int predict_command(MpiSession& session, const std::vector<std::string>& args) {
                                                    ? make_segmentation_predictor(config, trained)
                                                    : make_wind_predictor(config, trained);
   const PredictNames names = predictor->names();
+  check_output(config.output, names);
   std::vector<PredictInput> inputs =
       find_predict_inputs(given.positionals, config.output, names, {config.truth}, *ranks);
   predictor->check_fit(inputs.size());

@@ -24,6 +24,7 @@ struct PredictNames {
   std::function<std::string(const std::string& input)> output;
   /// Whether an output of that name is a file rather than a folder.
   std::function<bool(const std::string& output)> is_file;
+  std::string suffixes = {};  ///< of such files, in words: ".h5 or .nc"
 };
 
 /// Collective, with the same result on all ranks.  `paths`: files, and folders, of which all files

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/unet3d/segmentation_cases.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "apps/common/stop.hpp"
 #include "apps/common/text.hpp"
+#include "apps/unet3d/orientation_check.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
+#include "data/checkpoint.hpp"
 #include "data/chunk_shape.hpp"
 #include "data/window.hpp"
 
@@ -132,6 +135,14 @@ std::vector<std::string> SegmentationCases::describe() const {
   return lines;
 }
 
+std::string SegmentationCases::orientation() const {
+  if (split_.train.empty()) return {};
+  const std::string& first = dataset_->at(split_.train.front()).orientation;
+  const bool alike = std::all_of(split_.train.begin(), split_.train.end(),
+                                 [&](int64_t i) { return dataset_->at(i).orientation == first; });
+  return alike ? first : std::string();
+}
+
 void SegmentationCases::state(StateVisitor& visitor) {
   {
     const StateVisitor::Group group(visitor, "normaliser");
@@ -149,6 +160,16 @@ void SegmentationCases::state(StateVisitor& visitor) {
           " or others: keep volumes.root, volumes.list and the split's settings, or start a new "
           "run"));
   }
+  const std::string here = orientation();
+  auto* reader = dynamic_cast<data::CheckpointReader*>(&visitor);
+  if (reader == nullptr ? here.empty() : !reader->has(kOrientationEntry)) return;
+  std::string there = here;
+  visitor.value("orientation", there);
+  if (!orientations_agree(there, here))
+    throw UsageError("the checkpoint was trained on volumes whose axes run " + there +
+                     ", those of this run's training cases run " + here +
+                     ": it would see them mirrored or turned. Train on volumes as before, or start "
+                     "a new run");
 }
 
 }  // namespace bora::unet3d

@@ -51,7 +51,13 @@ class SegmentationCases {
   /// Lines: how many cases, where, how split, scaled and cut; the classes.
   std::vector<std::string> describe() const;
 
-  /// The normalisation, and the names of each part for the record.
+  /// How the axes of the training images run (VolumeCase::orientation), where all run alike; else
+  /// empty.
+  std::string orientation() const;
+
+  /// The normalisation, the names of each part for the record, and the orientation.  Loading throws
+  /// UsageError where cases or orientation are others than here; what a checkpoint does not say (an
+  /// older one, volumes that do not run alike) is not compared.
   void state(StateVisitor& visitor);
 
  private:

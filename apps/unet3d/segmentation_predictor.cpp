@@ -8,6 +8,7 @@
 #include "apps/unet3d/class_field.hpp"
 #include "apps/unet3d/class_scores.hpp"
 #include "apps/unet3d/label_values.hpp"
+#include "apps/unet3d/orientation_check.hpp"
 #include "apps/unet3d/predictor.hpp"
 #include "apps/unet3d/segmentation_cases.hpp"
 #include "apps/unet3d/volume_output.hpp"
@@ -42,7 +43,8 @@ class SegmentationPredictor final : public Predictor {
                   return data::volume_case_name(volumes, image) + "_prediction" +
                          output_ending(image);
                 },
-            .is_file = is_output_file};
+            .is_file = is_output_file,
+            .suffixes = ".nii.gz, .nii, .h5, .hdf5 or .nc"};
   }
 
   void look_into(const std::string& image) const override { plan(open(image)); }
@@ -55,6 +57,7 @@ class SegmentationPredictor final : public Predictor {
     ClassJob job{.cases = &cases, .plan = plan(files)};
     job.compute = precision_type(config_.precision);
     job.after_window = [&] { pulse.beat(); };
+    warn_of_orientation(trained_.path, trained_.orientation, {&files});
     if (job.plan.text != told_) log_info(files.name, ": ", told_ = job.plan.text);
 
     const data::VolumeInfo like = data::open_volume(files.image)->info();

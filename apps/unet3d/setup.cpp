@@ -2,6 +2,7 @@
 #include "apps/unet3d/setup.hpp"
 
 #include "apps/train/parallel.hpp"
+#include "apps/unet3d/orientation_check.hpp"
 
 namespace bora::unet3d {
 
@@ -136,6 +137,7 @@ TrainedModel load_trained(const std::string& path, Device device, Weights weight
     trained.training = reader.peek<std::vector<std::string>>("cases.training");
     trained.validation = reader.peek<std::vector<std::string>>("cases.validation");
     trained.test = reader.peek<std::vector<std::string>>("cases.test");
+    trained.orientation = trained_orientation(reader);
     reader.finish(data::Unread::allow);
   });
   trained.model->set_training(false);

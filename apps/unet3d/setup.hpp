@@ -55,6 +55,8 @@ struct TrainedModel {
   std::string path;
   int64_t updates = 0;
   Weights weights = Weights::model;  ///< model or ema: which were loaded
+  /// How the axes of the training images ran, where all ran alike and the file says it.
+  std::string orientation;
   /// Names of the cases of each part of the run's split.
   std::vector<std::string> training, validation, test;
 };

@@ -3,17 +3,18 @@
 
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 
 #include "apps/train/parallel.hpp"
 #include "apps/train/run_record.hpp"
 #include "apps/train/setup.hpp"
 #include "apps/unet3d/cases.hpp"
+#include "apps/unet3d/orientation_check.hpp"
 #include "apps/unet3d/segmentation_cases.hpp"
 #include "apps/unet3d/setup.hpp"
 #include "apps/unet3d/volume_statistics_text.hpp"
 #include "core/build_info.hpp"
 #include "data/checkpoint.hpp"
+#include "data/output_place.hpp"
 #include "nn/amp/grad_scaler.hpp"
 
 namespace bora::unet3d {
@@ -133,6 +134,7 @@ StartState start_state_of_checkpoint(const std::string& path) {
     s.total_updates = reader.peek<int64_t>("training.total_updates");
     s.world_size = reader.peek<int64_t>("training.world_size");
     s.updates = reader.peek<int64_t>("updates");
+    s.orientation = trained_orientation(reader);
     if (s.images) reader.finish(data::Unread::allow);  // what is missing for their state
     return s;
   });
@@ -152,11 +154,14 @@ StartState start_state_of_settings(const std::string& path, Collective& ranks) {
                      "the normalisation come");
   int64_t samples = 0;
   if (classes) {
-    SegmentationCases cases(s.config.volumes, s.config.split, ranks);
+    data::VolumesConfig volumes = s.config.volumes;
+    volumes.cache.kind = "none";  // each case is read once
+    SegmentationCases cases(volumes, s.config.split, ranks);
     cases.fit(ranks);
     s.in_channels = cases.all().n_channels();
     s.images = std::make_shared<data::VolumeNormaliser>(cases.all().normaliser());
     for (const char* part : kParts) part_of(s, part) = cases.names(part);
+    s.orientation = cases.orientation();
     samples = cases.training().size();
   } else {
     Cases cases(s.config.data, s.config.split, ranks);
@@ -199,6 +204,7 @@ data::TextMap metadata_of(const StartState& s) {
     for (const std::string& name : part_of(copy, part)) lines += name + "\n";
     set(std::string("cases.") + part, lines);
   }
+  if (!s.orientation.empty()) set(kOrientationEntry, s.orientation);
   return texts;
 }
 
@@ -218,6 +224,7 @@ StartState start_state_of_metadata(const data::SafetensorsReader& file) {
     if (s.normalisation == data::NormMode::global) s.moments = texts.moments();
   }
   for (const char* part : kParts) part_of(s, part) = texts.lines(std::string("cases.") + part);
+  if (texts.has(kOrientationEntry)) s.orientation = texts.text(kOrientationEntry);
   s.total_updates = texts.positive("total_updates");
   s.world_size = texts.positive("world_size");
   s.updates = texts.number<int64_t>("updates");
@@ -254,10 +261,7 @@ std::string adopt_statistics(StartState& state, const data::SafetensorsReader& f
 
 void save_start(const std::string& path, const StartState& state, UNet3d& model,
                 nn::ParameterArena& arena) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code failure;
-  if (!folder.empty()) std::filesystem::create_directories(folder, failure);
-  BORA_CHECK(!failure, "cannot make the folder ", folder.string(), ": ", failure.message());
+  data::make_folder_of(path, "import: --output=" + path);
   const std::unique_ptr<nn::Optimizer> optimizer = train::make_optimizer(state.config.optim, arena);
   nn::GradScaler scaler(train::scale_rule_of(state.config.scaler));
   StartState s = state;
@@ -283,6 +287,7 @@ void save_start(const std::string& path, const StartState& state, UNet3d& model,
     {
       const StateVisitor::Group group(v, "cases");
       for (const char* part : kParts) v.value(part, part_of(s, part));
+      if (!s.orientation.empty()) v.value("orientation", s.orientation);
     }
     value("config", train::settings_text(s.config));
     value("model_input_channels", s.in_channels);

@@ -27,6 +27,8 @@ struct StartState {
   std::shared_ptr<data::VolumeNormaliser> images = nullptr;
   /// Names of the cases of each part of the split.
   std::vector<std::string> training, validation, test;
+  /// How the axes of the training images ran (orientation_check.hpp); empty: not known.
+  std::string orientation = {};
   int64_t total_updates = 0;  ///< of a run
   int64_t world_size = 1;     ///< ranks of that run
   int64_t updates = 0;        ///< made when the weights were saved; a saved start has none

@@ -77,7 +77,8 @@ class WindPredictor final : public Predictor {
                 [data = trained_.config.data](const std::string& mask) {
                   return data::wind_case_name(data, mask) + "_prediction.nc";
                 },
-            .is_file = [](const std::string& output) { return output.ends_with(".nc"); }};
+            .is_file = [](const std::string& output) { return output.ends_with(".nc"); },
+            .suffixes = ".nc"};
   }
 
   void check_fit(size_t n_masks) const override {

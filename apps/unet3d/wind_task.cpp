@@ -198,6 +198,8 @@ std::vector<std::string> WindTask::warnings(int n_ranks) const {
   std::vector<std::string> warnings = network_warnings(config(), n_ranks);
   if (std::string padded = padding_warning(config().data.shape, cases_->all()); !padded.empty())
     warnings.insert(warnings.begin(), std::move(padded));
+  if (std::string reading = cases_->reading_warning(); !reading.empty())
+    warnings.push_back(std::move(reading));
   return warnings;
 }
 

@@ -252,6 +252,7 @@ StartState some_state() {
   s.moments = {452073, 1.0 / 3, 1e6 / 7};
   s.training = {"a", "b c"};
   s.test = {"d"};
+  s.orientation = "LPS";
   s.total_updates = 21;
   s.world_size = 2;
   s.updates = 17;
@@ -280,6 +281,7 @@ TEST(StartState, GoesThroughTheMetadata) {
   EXPECT_EQ(back.training, s.training);
   EXPECT_EQ(back.validation, s.validation);
   EXPECT_EQ(back.test, s.test);
+  EXPECT_EQ(back.orientation, "LPS");
   EXPECT_EQ(back.total_updates, 21);
   EXPECT_EQ(back.world_size, 2);
   EXPECT_EQ(back.updates, 17);

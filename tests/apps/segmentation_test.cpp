@@ -162,6 +162,11 @@ TEST(ClassWindows, GiveBackWhatTheyRead) {
             (std::vector<float>{-1, -5}));
   EXPECT_EQ(padding_of(Tensor::from<float>({1, 1, 3, 2}, {2, 8, 3, 7, 4, -3}), "minimum"),
             (std::vector<float>{2, -3}));
+  // NaN is no value, also where it comes first.
+  EXPECT_EQ(padding_of(Tensor::from<float>({1, 1, 3, 2}, {NAN, 8, 3, NAN, 4, -3}), "minimum"),
+            (std::vector<float>{3, -3}));
+  EXPECT_EQ(padding_of(Tensor::from<float>({1, 1, 2, 2}, {NAN, 8, NAN, 9}), "minimum"),
+            (std::vector<float>{0, 8}));
   EXPECT_THROW(framed(image, plan_classes({4, 6, 8}, {11, 6, 4}, {0.5}).frame, {0, 0}), Error);
 }
 

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "apps/unet3d/segmentation_task.hpp"
 #include "apps/unet3d/wind_task.hpp"
 #include "comm/communicator.hpp"
 #include "core/tape.hpp"
+#include "data/convert.hpp"
 #include "data/synthetic.hpp"
 #include "nn/parameter_arena.hpp"
 #include "tests/data/volume_fixture.hpp"
@@ -49,6 +52,34 @@ TEST_F(WindMessages, ASampleThatIsMostlyPaddingIsWarnedOf) {
                              HasSubstr("padding that costs time and memory"))));
   config.data.shape = {24, 10, 6};  // half of it
   EXPECT_THAT(WindTask(config, *ranks).warnings(1), Each(Not(HasSubstr("padding"))));
+}
+
+// Samples of a part of the grid, out of files in one compressed chunk.
+TEST_F(WindMessages, ChunksThatDoNotFitTheSamplesAreWarnedOf) {
+  config.data.shape = {4, 4, 2};
+  const auto rewrite = [&](const data::Codec& codec) {
+    const data::WindFilesConfig& f = config.data.files;
+    for (const data::WindCase& c : data::find_wind_files(config.data).cases)
+      for (const auto& [path, variable] :
+           {std::pair{c.wind_path, f.wind_variable}, {c.mask_path, f.mask_variable}}) {
+        data::convert_netcdf(path, variable, root + "/one.nc",
+                             {.patch = {24, 24, 24}, .threads = 1, .codec = codec, .verify = true});
+        std::filesystem::rename(root + "/one.nc", path);
+      }
+  };
+  rewrite({0, false});
+  EXPECT_THAT(WindTask(config, *ranks).warnings(1), Each(Not(HasSubstr("unpack"))))
+      << "nothing is compressed";
+  rewrite({1, false});
+  EXPECT_THAT(WindTask(config, *ranks).warnings(1),
+              Contains(AllOf(HasSubstr("_ws_filled.nc' has chunks of 12x10x6 cells: patches of "
+                                       "4x4x2 make their reader unpack 22 times"),
+                             HasSubstr("data.cache.kind=ram or shared"))));
+  config.data.cache.kind = "ram";
+  EXPECT_THAT(WindTask(config, *ranks).warnings(1), Each(Not(HasSubstr("unpack"))));
+  config.data.cache.kind = "none";
+  config.data.shape = {};  // whole fields
+  EXPECT_THAT(WindTask(config, *ranks).warnings(1), Each(Not(HasSubstr("unpack"))));
 }
 
 TEST_F(WindMessages, AWindowThatIsTooSmallForTheNetworkIsNamed) {

@@ -12,6 +12,7 @@
 
 #include "core/fnv.hpp"
 #include "core/host.hpp"
+#include "data/cache_look.hpp"
 #include "tests/data/cache_fixture.hpp"
 #include "tests/data/small_disk.hpp"
 
@@ -55,6 +56,44 @@ TEST(DiskCache, NamesAFileByTheHashesOfItsFieldAndState) {
   };
   EXPECT_EQ(std::filesystem::path(file).filename(),
             hash_of("field") + "-" + hash_of("state") + ".boracache");
+}
+
+// As a dry run has it: what is there is read, and nothing is made, kept or removed.
+TEST(DiskCache, ThatMayNotWriteLeavesEverythingAsItIs) {
+  CacheFixture f(3);
+  CacheConfig look = f.config("disk");
+  only_look(look);
+  const auto read_all = [&] {
+    const auto cache = VolumeCache::make(look, f.fields, nullptr);
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(f.reads_right(*cache, i, kBegin, kCount));
+    return cache->counts();
+  };
+  EXPECT_EQ(read_all().kept, 0);
+  EXPECT_FALSE(std::filesystem::exists(look.folder)) << "not even the folder";
+  look.folder = f.fields[0].path;
+  EXPECT_THAT(message_of([&] { VolumeCache::make(look, f.fields, nullptr); }),
+              AllOf(HasSubstr("cache.folder '" + look.folder + "': "),
+                    HasSubstr("is a file, wanted a folder")));
+  look.folder = f.folder.file("cache");
+
+  // One that is good, one that is damaged, one of an earlier state, one of a dead writer.
+  {
+    const auto cache = VolumeCache::make(f.config("disk"), f.fields, nullptr);
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(f.reads_right(*cache, i, kBegin, kCount));
+  }
+  const std::vector<std::string> kept = files_in(look.folder);
+  ASSERT_EQ(kept.size(), 3u);
+  std::string content = read_file(kept[0]);
+  content.back() = static_cast<char>(content.back() + 1);
+  write_file(kept[0], content);
+  write_file(f.fields[2].path, "another state of the third file");
+  f.fields[2].stamp = FileStamp::of(f.fields[2].path);
+  write_file(look.folder + "/0123456789abcdef-0.boracache.tmp-" + host_name() + "-999999999-0",
+             "x");
+  const std::vector<std::string> before = files_in(look.folder);
+  EXPECT_GE(read_all().from_cache, 1);
+  EXPECT_EQ(files_in(look.folder), before);
+  EXPECT_EQ(read_file(kept[0]), content);
 }
 
 TEST(DiskCache, MakesADamagedFileAnew) {

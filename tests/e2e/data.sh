@@ -37,6 +37,13 @@ has "this looks like a building mask: -1 building, 1 open" "$work/inspect"
 has "no NaN" "$work/inspect"
 "$unet3d" data inspect "$work/data/$wind" --variable=wind_speed --picture="$work/field.png" >"$work/out"
 [ "$(head -c 4 "$work/field.png" | tail -c 3)" = PNG ] || fail "no picture"
+for name in field.jpg field field.png.tif; do
+  expect_failure 2 "picture '$work/$name': wanted a file name in .png" "$unet3d" data inspect "$work/data/$wind" --variable=wind_speed \
+    --picture="$work/$name"
+  [ ! -e "$work/$name" ] || fail "a picture in spite of its refusal: $name"
+done
+expect_failure 2 "picture '$work/inspect/a.png': '$work/inspect' is a file, wanted a folder" "$unet3d" data inspect "$work/data/$wind" \
+  --variable=wind_speed --picture="$work/inspect/a.png"
 
 same check check "${set[@]}" >"$work/check"
 has "pre-flight: 10 files" "$work/check"
@@ -58,6 +65,23 @@ has "5 cases in $work/data, 5 geometries" "$work/split"
 has "geometries in two parts: none" "$work/split"
 [ "$(wc -l <"$work/split.csv")" -eq 6 ] || fail "the manifest has not a row for each case"
 has "0VF20,data/$wind,data/$mask,20," "$work/split.csv"
+# The same from where a relative path is right, into a folder that is made, also behind a link; paths are told as they were given.
+mkdir -p "$work/far/away"
+ln -s far/away "$work/link"
+for to in deep/er/split.csv link/split.csv "$work/link/more/split.csv"; do
+  (cd "$work" && "$unet3d" data split --data.root=data --split.test=0.2 --csv="$to") >"$work/relative" 2>"$work/log" ||
+    { cat "$work/log" >&2; fail "split --csv=$to"; }
+  has "5 cases in data, 5 geometries" "$work/relative"
+  has "wrote $to" "$work/log"
+  case $to in /*) file=$to ;; *) file=$work/$to ;; esac
+  "$unet3d" data split --data.root="$work/data" --data.files.list="$file" >"$work/again"
+  diff <(sed 1d "$work/split") <(sed 1d "$work/again") || fail "the manifest $to gives another split"
+  if grep -q "$work" "$file"; then fail "$to has absolute paths: $(head -2 "$file")"; fi
+done
+expect_failure 2 "--csv=$work/split.txt: wanted a file name in .csv" "$unet3d" data split "${set[@]}" --csv="$work/split.txt"
+expect_failure 2 "--csv=$work/split/a.csv: '$work/split' is a file, wanted a folder" "$unet3d" data split "${set[@]}" --csv="$work/split/a.csv"
+(cd "$root" && "$unet3d" data split --config configs/brain.toml) >"$work/brain"
+has "files in two parts: 2 (samples/mri/head_image.nii.gz, samples/mri/head_label.nii.gz)" "$work/brain"
 # Read back, the manifest says the same as the split that it was written from.
 "$unet3d" data split --data.root="$work/data" --data.files.list="$work/split.csv" >"$work/again"
 diff <(sed 1d "$work/split") <(sed 1d "$work/again") || fail "the manifest of a split gives another split"

@@ -30,12 +30,33 @@ expect_failure 2 "is one of the inputs" "${convert[@]}" "${wind[@]}" --to="$few"
 expect_failure 2 "where to?" "${convert[@]}" "${wind[@]}"
 expect_failure 2 "no files named" "${convert[@]}" --to="$work/x"
 
+# Where it cannot write: told before anything is read, with what is in the way and what is written.
+touch "$work/file"
+expect_failure 2 "--to=$work/file: '$work/file' is a file, wanted a folder" "${convert[@]}" "${wind[@]}" --to="$work/file"
+expect_failure 2 "--to=$work/file/a/b: '$work/file' is a file, wanted a folder" mpirun -n 2 "${convert[@]}" "${wind[@]}" --to="$work/file/a/b"
+expect_failure 2 "--to=/proc/bora: the folder '/proc/bora" "${convert[@]}" "${wind[@]}" --to=/proc/bora
+for name in out.h5 out.nc out.nii.gz out.zarr.npy; do
+  expect_failure 2 "--to=$work/$name: wanted a folder; files there are named by their cases, in .h5 (HDF5), of wind cases in .nc" \
+    "${convert[@]}" "${wind[@]}" --to="$work/$name"
+  [ ! -e "$work/$name" ] || fail "--to=$name is made in spite of its refusal"
+done
+mkdir -p "$work/taken/wind_speed_filled/0VF20_ws_filled.nc"
+expect_failure 2 "0VF20_ws_filled.nc' is a folder, wanted to write a file" "${convert[@]}" "${wind[@]}" --to="$work/taken" --existing=replace
+
 # Single files, the codec measured and told; HDF5 again as input, under another name.
 one=$(find "$few/wind_speed_filled" -name '0VF20_*')
 quiet "${convert[@]}" "$one" --patch=32x32x32 --to="$work/one"
 grep -q "deflate6+shuffle" "$work/log" || fail "the table of codecs is missing"
 [ "$(grep -c -- '<- chosen' "$work/log")" -eq 1 ] || fail "it is not told which codec was chosen"
 quiet "${convert[@]}" "$work/one/0VF20_ws_filled.h5" --codec=none --to="$work/two"
+# Wind cases in HDF5 are not written as such: named, with what is.
+mkdir -p "$work/hdf5/wind_speed_filled" "$work/hdf5/mask_buildings"
+quiet "${convert[@]}" "$(find "$few/mask_buildings" -name '0VF20_*')" --codec=none --to="$work/one"
+cp "$work/one/0VF20_ws_filled.h5" "$work/hdf5/wind_speed_filled"
+cp "$work/one/0VF20_ws_building_mask.h5" "$work/hdf5/mask_buildings"
+expect_failure 2 "0VF20_ws_building_mask.h5' is an HDF5 file of a wind case; wind cases are written as NetCDF-4 (.nc)" "${convert[@]}" \
+  --data.root="$work/hdf5" --data.files.wind_suffix=_ws_filled.h5 --data.files.mask_suffix=_ws_building_mask.h5 --data.files.wind_variable=raw \
+  --data.files.mask_variable=raw --data.files.order=xyz "${how[@]}" --to="$work/three"
 # A truncated file is named, and nothing is left of its output.
 head -c 20000 "$one" >"$work/broken.nc"
 expect_failure 1 "broken.nc" "${convert[@]}" "$work/broken.nc" --codec=none --to="$work/three"

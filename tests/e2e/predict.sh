@@ -53,7 +53,21 @@ expect_failure 2 "the wind blows along +x in every file" "${two[@]}" --flips=x "
 expect_failure 2 "16 levels from the ground up" "${two[@]}" --window=32x32x8 "$work/masks"
 expect_failure 2 "three extents like 64x64x0" "${two[@]}" --window=32 "$work/masks"
 expect_failure 1 "without train.ema" "${two[@]}" --weights=ema "$work/masks"
-[ ! -e "$work/no" ] || fail "something was written: $(find "$work/no")"
+touch "$work/file"
+expect_failure 2 "--output=$work/no.h5: wanted a file name in .nc, or a folder" mpirun -n 2 "${predict[@]}" --output="$work/no.h5" "$work/masks"
+expect_failure 2 "--output=$work/file/a: '$work/file' is a file, wanted a folder" mpirun -n 2 "${predict[@]}" --output="$work/file/a" "$work/masks"
+expect_failure 2 "--output=$work/file/a.nc: '$work/file' is a file, wanted a folder" "${predict[@]}" --output="$work/file/a.nc" \
+  "$work/masks/0VF20_ws_building_mask.nc"
+expect_failure 2 "--picture=$work/a.jpg: wanted a file name in .png" "${predict[@]}" --output="$work/no" --picture="$work/a.jpg" \
+  --truth="$data/wind_speed_filled/0VF20_ws_filled.nc" "$work/masks/0VF20_ws_building_mask.nc"
+score=(mpirun -n 2 "$bin/unet3d" evaluate --checkpoint="$run/best.h5" --part=validation)
+expect_failure 2 "--output=$work/no.txt: wanted a file name in .csv or .json" "${score[@]}" --output="$work/no.txt"
+expect_failure 2 "--json=$work/no.csv: wanted a file name in .json" "${score[@]}" --output="$work/no.csv" --json="$work/no.csv"
+expect_failure 2 "--output=$work/file/a.csv: '$work/file' is a file, wanted a folder" "${score[@]}" --output="$work/file/a.csv"
+expect_failure 2 "--pictures=$work/no.png: wanted a folder; the pictures there are PNG files" "${score[@]}" --output="$work/no.csv" \
+  --pictures="$work/no.png"
+expect_failure 2 "--pictures=$work/file: '$work/file' is a file, wanted a folder" "${score[@]}" --output="$work/no.csv" --pictures="$work/file"
+[ -z "$(find "$work" -maxdepth 1 -name 'no*' ! -name none)" ] || fail "something was written: $(find "$work" -name 'no*')"
 
 # A bad mask: nothing is predicted, or the others are, and the exit code tells either way.
 head -c 3000 "$work/masks/0VF20_ws_building_mask.nc" >"$work/masks/cut_ws_building_mask.nc"

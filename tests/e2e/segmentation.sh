@@ -50,6 +50,26 @@ for n in 1 2; do
   cmp "$work/masks/head_prediction.nii.gz" "$work/masks$n/head_prediction.nii.gz" || fail "predictions differ with $n ranks"
 done
 
+expect_failure 2 "--output=$work/a.png: wanted a file name in .nii.gz, .nii, .h5, .hdf5 or .nc, or a folder" "$bin/unet3d" predict \
+  --checkpoint="$run/best.h5" --output="$work/a.png" "$mri/head_image.nii.gz"
+
+# The checkpoint knows how the axes of its volumes run (RAS). Those of a mirrored header are told, by predict and evaluate.
+grep -q "axes of" "$work/log" && fail "a warning for volumes that run alike: $(cat "$work/log")"
+mkdir "$work/mirrored"
+cp "$work/own/cases.csv" "$work/mirrored"
+for file in head_image head_label; do
+  gunzip -c "$work/own/$file.nii.gz" >"$work/mirrored/$file.nii"
+  printf '\000\000\200\277' | dd of="$work/mirrored/$file.nii" bs=1 seek=280 conv=notrunc 2>/dev/null # srow_x[0] = -1
+  gzip "$work/mirrored/$file.nii"
+done
+quiet "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/mirrored" "$work/mirrored/head_image.nii.gz"
+grep -q "1 of 1 image run otherwise than those of the volumes that the network of $run/best.h5 was trained on (RAS): '$work/mirrored/head_image.nii.gz' (LAS)" \
+  "$work/log" || { cat "$work/log" >&2; fail "predict does not warn of another orientation"; }
+grep -q "unet3d data convert --orientation=ras turns them" "$work/log" || fail "what helps is not told"
+quiet mpirun -n 2 "${evaluate[@]}" --root="$work/mirrored" --output="$work/mirrored.csv" >/dev/null
+[ "$(grep -c "run otherwise than those of the volumes .* (RAS): '$work/mirrored/head_image.nii.gz' (LAS)" "$work/log")" -eq 1 ] ||
+  { cat "$work/log" >&2; fail "evaluate does not warn of another orientation, once"; }
+
 # A run that stops and goes on has the bits of one that does not; other settings of what is scored are refused.
 quiet mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$work/half" --train.max_updates=11
 quiet mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$work/half" --resume
