@@ -155,6 +155,11 @@ std::string Status::text(Code) {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, &collect, &text);
   H5Eclear2(H5E_DEFAULT);
+  // "bad version number for layout message" and its kin: what a later library made of the file.
+  if (text.find("version number") != text.npos)
+    text += "; the file is damaged, or written for a later HDF5 than " + library_version() +
+            ": then rewrite it there, with h5repack --high=2 FILE NEW (in h5py: "
+            "libver=('earliest', 'v110'))";
   return text.empty() ? "no reason given by the library" : text;
 }
 

@@ -89,6 +89,8 @@ OpenedVolume open_info(const VolumeSource& source, FileStamp& stamp) {
   stamp = FileStamp::of(source.path);
   const std::unique_ptr<VolumeFile> file = open_volume(source);
   OpenedVolume opened{file->info(), {}};
+  // A box without cells: whether the library has the filters of the chunks.
+  if (!opened.info.chunk.empty()) file->read({0, 0, 0}, {0, 0, 0}, opened.info.type);
   if (const auto* coordinates = coordinates_of(*file)) opened.coordinates = *coordinates;
   return opened;
 }

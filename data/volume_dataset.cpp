@@ -72,7 +72,6 @@ int64_t begin_of(int64_t grid, int64_t patch, int64_t centre) {
 
 VolumeDataset::VolumeDataset(VolumesConfig config, Collective* ranks, const PreflightHooks& hooks)
     : VolumeDataset(config, find_volume_cases(config, ranks, hooks)) {
-  tells_ = !ranks || ranks->rank() == 0;
   make_cache(ranks);
 }
 
@@ -225,9 +224,12 @@ const ForegroundCells& VolumeDataset::foreground(int64_t index) const {
     ForegroundCells cells(c.box, n_classes());
     if (!c.label.path.empty())
       each_slab(c.box, 1, [&](const Box& slab) { cells.add(class_box(index, slab)); });
-    if (cells.count() == 0 && tells_)
+    if (cells.count() > 0) return cells;
+    const int left = n_to_tell_->fetch_sub(1);
+    if (left > 0)
       log_warn("no labelled cell in '", c.label.path, "' (case '", c.name,
-               "'): its patches are drawn anywhere");
+               "'): its patches are drawn anywhere",
+               left == 1 ? "; further such cases are not named" : "");
     return cells;
   });
 }

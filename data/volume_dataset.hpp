@@ -2,6 +2,7 @@
 // VolumeDataset: images with class labels, whole or in patches, as samples.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -103,7 +104,8 @@ class VolumeDataset : public Dataset {
   LabelMap labels_;
   VolumeNormaliser normaliser_;
   bool has_weights_ = false;
-  bool tells_ = true;  // rank 0 warns for all
+  // Cases without labelled cells that this rank still names: only who draws from one knows of it.
+  std::shared_ptr<std::atomic<int>> n_to_tell_ = std::make_shared<std::atomic<int>>(3);
   std::shared_ptr<VolumeCache> cache_;
   std::vector<size_t> fields_;  // of case i: the cached field of its image, label, weight at 3 i
   PerCase<ForegroundCells> foreground_;

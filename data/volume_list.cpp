@@ -203,7 +203,10 @@ class Lister {
         c.label.path = partner(c, base, config_.label_suffix, "label", where);
       if (c.weight.path.empty() && !config_.weight_suffix.empty())
         c.weight.path = partner(c, base, config_.weight_suffix, "weight file", where);
-      if (c.group.empty()) c.group = group_of(c.name, base);
+      if (c.group.empty()) {
+        c.group = group_of(c.name, base);
+        if (!group_) images_of_[base].insert(c.image.path);
+      }
     }
     if (out_.problems.size() > n_problems) return;
     c.image = volume_source(config_, c.image.path, config_.image_variable);
@@ -240,7 +243,23 @@ class Lister {
     return what == "label" ? folder().labels : folder().weights;
   }
 
+  /// Images of one name in several folders (p1/scan/_image.nii.gz, p2/scan/_image.nii.gz) are no
+  /// group: there the path is the name.
+  void part_namesakes() {
+    for (ListedVolume& v : out_.cases) {
+      const auto images = images_of_.find(v.of.group);
+      if (images == images_of_.end() || images->second.size() < 2) continue;
+      if (!images->second.contains(v.of.image.path)) continue;
+      const fs::path image = v.of.image.path;
+      const bool has_name = image.filename().string() != config_.image_suffix;
+      const fs::path folder = image.parent_path().lexically_normal().lexically_relative(
+          fs::path(config_.root).lexically_normal());
+      v.of.group = (has_name ? folder / v.of.group : folder).lexically_normal().string();
+    }
+  }
+
   ListedVolumes finish() {
+    part_namesakes();
     std::stable_sort(out_.cases.begin(), out_.cases.end(),
                      [](const auto& a, const auto& b) { return a.of.name < b.of.name; });
     // A name twice leaves both out: which one is meant, nobody knows.
@@ -266,6 +285,7 @@ class Lister {
   const VolumesConfig& config_;
   std::optional<NamePattern> group_;
   std::optional<Folder> folder_;
+  std::map<std::string, std::set<std::string>> images_of_;  // of groups that nobody named
   ListedVolumes out_;
 };
 

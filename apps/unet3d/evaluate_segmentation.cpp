@@ -65,6 +65,8 @@ void draw_pictures(const EvaluateConfig& config, TrainedModel& trained,
       const std::string path =
           (std::filesystem::path(config.pictures) / (kind + "_" + scores.cases[i].name + ".png"))
               .string();
+      // The name of a case is that of its folders, where its file has none.
+      std::filesystem::create_directories(std::filesystem::path(path).parent_path());
       data::draw_classes(path, figure);
       log_info("picture: ", path);
     }

@@ -27,8 +27,8 @@ std::vector<std::string> files_in(const std::string& folder, const PredictNames&
   }
   // A link to nothing is looked into later, and named.
   for (const fs::path& file : all) {
-    const std::string name = file.filename().string();
-    if (name.size() > suffix.size() && name.ends_with(suffix)) files.push_back(file.string());
+    // One that is called just like the suffix is the case of its folder, as in training.
+    if (file.filename().string().ends_with(suffix)) files.push_back(file.string());
   }
   if (files.empty())
     throw UsageError("predict: no " + names.what + " in folder '" + folder +

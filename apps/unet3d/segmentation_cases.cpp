@@ -130,8 +130,6 @@ std::vector<std::string> SegmentationCases::describe() const {
   if (c.foreground > 0)
     patches += ", " + apps::brief(100 * c.foreground) + " % centred on a labelled cell";
   lines.push_back("classes: " + class_list(c.classes) + "; " + patches);
-  if (const data::VolumeCache* cache = dataset_->cache())
-    lines.push_back("volumes.cache: " + cache->describe());
   return lines;
 }
 
