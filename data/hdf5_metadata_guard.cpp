@@ -230,24 +230,32 @@ void MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n, uint6
     bytes[*end - 1 - at] = 0;
 }
 
-/// III.A.1: whether no chunk of a data set's old index ("TREE", type 1) is stored with 0 bytes,
-/// which makes other memory the library's values, or with more than the file has, for which it
-/// takes memory.  Level (1), entries used (2), two
-/// siblings; then keys and addresses in turn, one key more than addresses.  A key: bytes of the
-/// chunk (4), mask (4), where it begins on each axis and in the element (8 each, the last one 0).
-/// How many axes is not said, but what was read is the whole node: 2 k addresses and 2 k + 1 keys,
-/// k = 32 unless the file says other.  With another k several numbers of axes may fit; then one of
-/// them that is sound is enough.
+/// III.A.1: whether a data set's old index of chunks ("TREE", type 1) can be: a chunk stored with 0
+/// bytes makes other memory the library's values, one with more than the file has takes memory;
+/// one without an address, or out of order, is not found, and fill values come in its place.
+///
+/// Level (1), entries used (2), two siblings; then keys and addresses in turn, one key more than
+/// addresses.  A key: bytes of the chunk (4), mask (4), where it begins on each axis and in the
+/// element (8 each, the last one 0).  How many axes is not said, but what was read is the whole
+/// node: 2 k addresses and 2 k + 1 keys, k = 32 unless the file says other.  With another k several
+/// numbers of axes may fit; then one of them that is sound is enough.
 bool MetadataGuard::is_sound_index(const unsigned char* bytes, size_t n) const {
   constexpr size_t kMostAxes = 33, kUsualK = 32;
   const size_t head = 8 + 2 * address_bytes_;
   if (n < head || !begins_with(bytes, n, "TREE") || bytes[4] != 1 || bytes[5] != 0) return true;
   const size_t used = two_bytes(bytes + 6);
-  const auto is_sound_with = [&](size_t key) {
+  const uint64_t no_address = UINT64_MAX >> (64 - 8 * address_bytes_);
+  const auto is_sound_with = [&](size_t axes) {
+    const size_t key = 8 + 8 * axes;
+    std::vector<uint64_t> begin(axes), last;
     for (size_t i = 0; i < used; ++i) {
       const unsigned char* entry = bytes + head + i * (key + address_bytes_);
       const uint64_t stored = little_endian(entry, 4);
       if (stored == 0 || stored > file_bytes_) return false;
+      if (little_endian(entry + key, address_bytes_) == no_address) return false;
+      for (size_t a = 0; a < axes; ++a) begin[a] = little_endian(entry + 8 + 8 * a, 8);
+      if (begin.back() != 0 || begin <= last) return false;
+      last = begin;
     }
     return true;
   };
@@ -257,7 +265,7 @@ bool MetadataGuard::is_sound_index(const unsigned char* bytes, size_t n) const {
     if (n < head + key || (n - head - key) % pair != 0) continue;
     const size_t k = (n - head - key) / pair;
     if (used > 2 * k) continue;
-    if (is_sound_with(key)) return true;
+    if (is_sound_with(axes)) return true;
     is_known = true;
     if (k == kUsualK) return false;
   }

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -258,6 +259,23 @@ TEST(Hdf5MetadataGuard, ChunksOfNoBytesAndOfMoreThanTheFileHasAreRefused) {
   Bytes group = index({0, 0}, 4, 32);
   group[4] = 0;  // of the names of a group
   EXPECT_TRUE(takes(Part::index, group));
+}
+
+// Their values would be fill values, without a word.
+TEST(Hdf5MetadataGuard, ChunksThatWouldNotBeFoundAreRefused) {
+  constexpr size_t kKey = 40, kEntry = kKey + 8, kHead = 24;  // 3 axes and the element
+  const auto with = [&](size_t byte, unsigned char value) {
+    Bytes b = index({21, 22, 23}, 4, 32);
+    b[byte] = value;
+    return takes(Part::index, b);
+  };
+  EXPECT_TRUE(with(kHead + kEntry + 8, 1));       // as it was
+  EXPECT_FALSE(with(kHead + kEntry + 8, 3));      // behind the third
+  EXPECT_FALSE(with(kHead + kEntry + 8 + 1, 1));  // far behind
+  EXPECT_FALSE(with(kHead + kEntry + 32, 4));     // inside an element
+  Bytes b = index({21, 22, 23}, 4, 32);
+  std::fill_n(b.begin() + kHead + kEntry + kKey, 8, 0xff);
+  EXPECT_FALSE(takes(Part::index, b));
 }
 
 /// What opening and reading "raw" and "label" say, in turn; empty: nothing.
