@@ -89,7 +89,7 @@ bool is_sound_layout(const unsigned char* message, size_t bytes, size_t address_
   const size_t axes = message[version < 3 ? 1 : version == 3 ? 2 : 3];
   const size_t width = version == 4 ? message[4] : 4;
   const size_t at = version < 3 ? 8 + address_bytes : version == 3 ? 3 + address_bytes : 5;
-  if (width < 1 || width > 8 || at + axes * width > bytes) return false;
+  if (axes < 2 || width < 1 || width > 8 || at + axes * width > bytes) return false;
   for (size_t i = 0; i < axes; ++i)
     if (little_endian(message + at + i * width, width) == 0) return false;
   return true;

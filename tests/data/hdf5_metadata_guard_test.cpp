@@ -125,6 +125,8 @@ TEST(Hdf5MetadataGuard, ChunksWithoutAnExtentAreRefused) {
     EXPECT_TRUE(takes(Part::header, layout(version, {1, 3, 2, 4})));
     EXPECT_FALSE(takes(Part::header, layout(version, {1, 0, 2, 4})));
     EXPECT_FALSE(takes(Part::header, layout(version, {1, 3, 2, 0})));
+    EXPECT_FALSE(takes(Part::header, layout(version, {4})));
+    EXPECT_FALSE(takes(Part::header, layout(version, {})));
     EXPECT_TRUE(takes(Part::header, layout(version, {0, 0}, 1)));  // in one piece: other fields
     EXPECT_FALSE(takes(Part::header, header(kLayout, {static_cast<unsigned char>(version)})));
   }
