@@ -18,7 +18,7 @@ namespace {
 
 /// Unpacks a chunk; throws Error if it does not give its bytes.  `is_plain`: it has no filters.
 void check_chunk(const Dataset& dataset, StoredChunk& c, size_t rank,
-                 const std::vector<Filter>& filters, bool is_plain, int64_t chunk_bytes,
+                 const std::vector<ListedFilter>& filters, bool is_plain, int64_t chunk_bytes,
                  int64_t element_bytes, int64_t file_bytes) {
   std::array<hsize_t, Shape::kMaxRank> first{};
   for (size_t i = 0; i < rank; ++i) first[i] = static_cast<hsize_t>(c.first[i]);
@@ -35,8 +35,14 @@ void check_chunk(const Dataset& dataset, StoredChunk& c, size_t rank,
   scratch.raw.resize(static_cast<size_t>(bytes));
   uint32_t mask = 0;
   BORA_HDF5(H5Dread_chunk(dataset.id(), H5P_DEFAULT, first.data(), &mask, scratch.raw.data()));
-  if (is_plain) mask = ~uint32_t{0};
-  decode_chunk(scratch.raw, filters, mask, chunk_bytes, element_bytes, chunk_bytes / element_bytes,
+  std::vector<Filter> used;  // each chunk may have gone without some of them
+  for (size_t i = 0; i < filters.size() && !is_plain; ++i) {
+    if (((mask >> i) & 1u) != 0) continue;
+    const std::optional<Filter> f = filter_of(filters[i]);
+    if (!f) return;  // what it gives only the library knows
+    used.push_back(*f);
+  }
+  decode_chunk(scratch.raw, used, 0, chunk_bytes, element_bytes, chunk_bytes / element_bytes,
                scratch);
 }
 
@@ -69,10 +75,9 @@ ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
     H5Eclear2(H5E_DEFAULT);
     return;
   }
-  std::string why;  // the library's matter
-  check_each_once(list_filters(list.get()));
-  const std::optional<std::vector<Filter>> filters = filters_of(list.get(), why);
-  if (!filters || begin.empty() || begin.size() > static_cast<size_t>(Shape::kMaxRank)) return;
+  const std::vector<ListedFilter> filters = list_filters(list.get());
+  check_each_once(filters);
+  if (begin.empty() || begin.size() > static_cast<size_t>(Shape::kMaxRank)) return;
   const size_t rank = begin.size();
   std::array<hsize_t, Shape::kMaxRank> sizes{};
   BORA_HDF5(H5Pget_chunk(list.get(), static_cast<int>(rank), sizes.data()));
@@ -91,7 +96,7 @@ ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
   hsize_t file_bytes = 0;
   BORA_HDF5(H5Fget_filesize(file_.get(), &file_bytes));
   ChunksOfBlock chunks(chunk, begin, count);
-  if (!filters->empty()) {
+  if (!filters.empty()) {
     unsigned options = 0;
     BORA_HDF5(H5Pget_chunk_opts(list.get(), &options));
     const std::vector<int64_t> extents = dataset.extents();
@@ -101,7 +106,7 @@ ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,
       if ((options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0)
         for (size_t i = 0; i < rank; ++i) is_plain |= c.first[i] + chunk[i] > extents[i];
       naming_chunk(c, rank, [&] {
-        check_chunk(dataset, c, rank, *filters, is_plain, bytes, element_bytes,
+        check_chunk(dataset, c, rank, filters, is_plain, bytes, element_bytes,
                     static_cast<int64_t>(file_bytes));
       });
     }

@@ -25,27 +25,28 @@ std::vector<ListedFilter> list_filters(int64_t creation_list) {
   return filters;
 }
 
+std::optional<Filter> filter_of(const ListedFilter& listed) {
+  if (listed.id == H5Z_FILTER_DEFLATE) return Filter{Filter::Kind::deflate};
+  if (listed.id == H5Z_FILTER_FLETCHER32) return Filter{Filter::Kind::fletcher32};
+  if (listed.id == H5Z_FILTER_SHUFFLE && listed.n_values > 0)
+    return Filter{Filter::Kind::shuffle, listed.values[0]};
+  return std::nullopt;
+}
+
 std::optional<std::vector<Filter>> filters_of(int64_t creation_list, std::string& why) {
   std::vector<Filter> filters;
   for (const ListedFilter& listed : list_filters(creation_list)) {
-    Filter f;
-    if (listed.id == H5Z_FILTER_DEFLATE) {
-      f.kind = Filter::Kind::deflate;
-    } else if (listed.id == H5Z_FILTER_FLETCHER32) {
-      f.kind = Filter::Kind::fletcher32;
-    } else if (listed.id == H5Z_FILTER_SHUFFLE && listed.n_values > 0) {
-      f.kind = Filter::Kind::shuffle;
-      f.shuffle_bytes = listed.values[0];
-    } else {
+    const std::optional<Filter> f = filter_of(listed);
+    if (!f) {
       why = bora::detail::join("filter ", listed.id, " '", listed.name, "'");
       return std::nullopt;
     }
     for (const Filter& other : filters)
-      if (other.kind == f.kind) {
+      if (other.kind == f->kind) {
         why = "a filter that stands twice";
         return std::nullopt;
       }
-    filters.push_back(f);
+    filters.push_back(*f);
   }
   return filters;
 }

@@ -24,6 +24,9 @@ struct ListedFilter {
 /// Lock.  Throws Error where the library cannot say.
 std::vector<ListedFilter> list_filters(int64_t creation_list);
 
+/// One as our reader knows it, or nothing.
+std::optional<Filter> filter_of(const ListedFilter& listed);
+
 /// The same for our reader; nothing, with `why`, if one is not ours or stands twice.
 std::optional<std::vector<Filter>> filters_of(int64_t creation_list, std::string& why);
 

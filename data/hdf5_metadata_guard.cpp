@@ -107,8 +107,7 @@ bool MetadataGuard::takes(Part part, uint64_t at, unsigned char* bytes, size_t n
     case Part::values:
       return is_sound_heap(at, bytes, n);
     case Part::local_heap:
-      end_names(at, bytes, n, base);
-      return true;
+      return end_names(at, bytes, n, base);
     case Part::index:
       return is_sound_index(bytes, n);
   }
@@ -219,15 +218,17 @@ bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_
 /// (length), free list (length), where its data are (address); they may be right behind it, and
 /// then be read with it.  The library copies a name up to its zero, wherever that is.  In a sound
 /// heap the last byte is a zero already, or belongs to nothing.
-void MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
+bool MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
   constexpr size_t kFixed = 8;
   if (begins_with(bytes, n, "HEAP") && n >= kFixed + 2 * length_bytes_ + address_bytes_) {
     const uint64_t size = little_endian(bytes + kFixed, length_bytes_);
     const uint64_t data = base + little_endian(bytes + kFixed + 2 * length_bytes_, address_bytes_);
-    if (size > 0 && size <= file_bytes_ && data <= file_bytes_) name_ends_.insert(data + size);
+    if (size > file_bytes_) return false;  // the library takes as much memory before it reads
+    if (size > 0 && data <= file_bytes_) name_ends_.insert(data + size);
   }
   for (auto end = name_ends_.upper_bound(at); end != name_ends_.end() && *end <= at + n; ++end)
     bytes[*end - 1 - at] = 0;
+  return true;
 }
 
 /// III.A.1: whether a data set's old index of chunks ("TREE", type 1) can be: a chunk stored with 0

@@ -33,7 +33,7 @@ class MetadataGuard {
   bool is_sound_header(uint64_t at, const unsigned char* begin, size_t n);
   bool are_messages(const unsigned char* at, size_t n, bool& sound) const;
   bool is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n) const;
-  void end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base);
+  bool end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base);
   bool is_sound_index(const unsigned char* bytes, size_t n) const;
 
   int descriptor_ = -1;

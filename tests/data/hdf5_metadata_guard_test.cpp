@@ -215,6 +215,11 @@ TEST(Hdf5MetadataGuard, NamesOfALocalHeapEndInIt) {
   EXPECT_THAT(zeros(rest, 0), ElementsAre(119));
 }
 
+TEST(Hdf5MetadataGuard, ALocalHeapLargerThanTheFileIsRefused) {
+  EXPECT_TRUE(takes(Part::local_heap, local_heap(kFileBytes, 732, 512)));
+  EXPECT_FALSE(takes(Part::local_heap, local_heap(kFileBytes + 1, 732, 512)));
+}
+
 TEST(Hdf5MetadataGuard, NamesOfALocalHeapEndWhereverItsDataAre) {
   MetadataGuard guard(-1, kFileBytes);
   Bytes one = local_heap(64, 9000, 32), other = local_heap(128, 12000, 32);
@@ -295,7 +300,8 @@ std::vector<std::string> messages_of(const std::string& path) {
 TEST(Hdf5MetadataGuard, FilesThatAFuzzerFoundAreRefusedByName) {
   for (const char* name :
        {"chunk_of_no_bytes.h5", "filter_name_without_end.h5", "filter_name_behind_a_header.h5",
-        "filter_twice.h5", "continuation_of_16_gib.h5", "link_name_without_end.h5"}) {
+        "filter_twice.h5", "filters_left_out.h5", "names_of_16_gib.h5", "continuation_of_16_gib.h5",
+        "link_name_without_end.h5"}) {
     const std::string path = std::string("tests/fuzz/corpus/hdf5_volume/") + name;
     const std::vector<std::string> messages = messages_of(path);
     EXPECT_THAT(messages, ::testing::Contains(::testing::HasSubstr(path))) << name;
