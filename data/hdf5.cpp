@@ -155,6 +155,10 @@ std::string Status::text(Code) {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, &collect, &text);
   H5Eclear2(H5E_DEFAULT);
+  // What our own driver says is clearer than what the library makes of it.
+  if (text.find("driver read request failed") != text.npos)
+    if (const std::string refusal = detail::take_refusal(); !refusal.empty())
+      text += "; in the file: " + refusal;
   // "bad version number for layout message" and its kin: what a later library made of the file.
   if (text.find("version number") != text.npos)
     text += "; the file is damaged, or written for a later HDF5 than " + library_version() +

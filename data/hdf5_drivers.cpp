@@ -11,6 +11,8 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "core/error.hpp"
 #include "data/hdf5.hpp"
@@ -238,6 +240,11 @@ std::optional<MetadataGuard::Part> part_of(H5FD_mem_t type) {
   }
 }
 
+std::string& refusal() {
+  thread_local std::string text;
+  return text;
+}
+
 herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void* buffer) {
   OpenFile& f = mine(file);
   if (type == H5FD_MEM_DRAW && bytes < static_cast<size_t>(f.handle.least_read)) return -1;
@@ -249,9 +256,11 @@ herr_t read(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t at, size_t bytes, void
   if (bytes - done > 65536) return -1;  // more than a guess of a header's size; GiB have been seen
   std::memset(static_cast<char*>(buffer) + done, 0, bytes - done);  // as sec2 does
   const auto part = part_of(type);
-  const bool takes = !part || f.guard.takes(*part, at, static_cast<unsigned char*>(buffer), bytes,
-                                            file->base_addr);
-  return takes ? 0 : -1;
+  if (!part ||
+      f.guard.takes(*part, at, static_cast<unsigned char*>(buffer), bytes, file->base_addr))
+    return 0;
+  refusal() = f.guard.why();
+  return -1;
 }
 
 herr_t write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, size_t, const void*) { return -1; }
@@ -286,6 +295,8 @@ void set_reader_driver(int64_t access_list) {
 bool is_reader_driver(int64_t access_list) {
   return BORA_HDF5(H5Pget_driver(access_list)) == reader::driver();
 }
+
+std::string take_refusal() { return std::exchange(reader::refusal(), {}); }
 
 void check_compact(const Dataset& dataset) {
   Lock lock;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.hpp"
 #include "data/read_at.hpp"
 
 namespace bora::data::hdf5::detail {
@@ -97,6 +98,12 @@ bool is_sound_layout(const unsigned char* message, size_t bytes, size_t address_
 
 }  // namespace
 
+template <class... Parts>
+bool MetadataGuard::refuse(const Parts&... parts) {
+  why_ = bora::detail::join(parts...);
+  return false;
+}
+
 bool MetadataGuard::takes(Part part, uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
   switch (part) {
     case Part::superblock:
@@ -126,7 +133,7 @@ void MetadataGuard::learn_widths(const unsigned char* bytes, size_t n) {
 
 /// Whether messages of the old object header fill n bytes exactly; `sound` becomes false for one
 /// that does not hold what it says.  IV.A.1.a: type (2), size (2), flags (1), 3 bytes, contents.
-bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound) const {
+bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound) {
   constexpr size_t kHead = 8;
   constexpr size_t kLayout = 8, kFilters = 11, kAttribute = 12, kContinuation = 16;
   constexpr unsigned kShared = 2;
@@ -136,14 +143,21 @@ bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound)
     const size_t type = two_bytes(head), bytes = two_bytes(head + 2);
     if (bytes > n - offset - kHead) return false;
     if ((head[4] & kShared) == 0) {
-      if (type == kLayout && !is_sound_layout(message, bytes, address_bytes_)) sound = false;
-      if (type == kFilters && !are_sound_filters(message, bytes)) sound = false;
-      if (type == kAttribute && !is_sound_attribute(message, bytes)) sound = false;
-      // Where further messages are: the library takes memory of this length before it reads.
-      if (type == kContinuation &&
-          (bytes < address_bytes_ + length_bytes_ ||
-           little_endian(message + address_bytes_, length_bytes_) > file_bytes_))
-        sound = false;
+      if (type == kLayout && !is_sound_layout(message, bytes, address_bytes_))
+        sound = refuse("a layout of chunks without an extent on each axis");
+      if (type == kFilters && !are_sound_filters(message, bytes))
+        sound = refuse("a list of filters that does not hold what it says");
+      if (type == kAttribute && !is_sound_attribute(message, bytes))
+        sound = refuse("an attribute that does not hold what it says");
+      if (type == kContinuation) {  // where further messages are
+        const uint64_t rest = bytes < address_bytes_ + length_bytes_
+                                  ? UINT64_MAX
+                                  : little_endian(message + address_bytes_, length_bytes_);
+        // The library takes memory of this length before it reads.
+        if (rest > file_bytes_)
+          sound = refuse("an object header that goes on for ", rest, " bytes in a file of ",
+                         file_bytes_);
+      }
     }
     offset += kHead + bytes;
   }
@@ -191,24 +205,27 @@ bool MetadataGuard::is_sound_header(uint64_t at, const unsigned char* begin, siz
 /// up to a multiple of 8; index 0 is the space that is left.  The library reads the first 4096
 /// bytes, then the rest.  Lengths of 8 bytes, as every writer has them; with others the walk meets
 /// a wrong size and refuses.
-bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n) const {
+bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n) {
   constexpr size_t kHeader = 16, kLeast = 4096;
   if (n < kHeader || std::memcmp(bytes, "GCOL\1\0\0", 8) != 0) return true;
   const uint64_t size = little_endian(bytes + 8, 8);
-  if (size < kLeast || size > file_bytes_ - at) return false;
+  const auto refused = [&] {
+    return refuse("a global heap at byte ", at, " whose objects do not lie in it");
+  };
+  if (size < kLeast || size > file_bytes_ - at) return refused();
   std::vector<unsigned char> whole(size > n ? size : 0);
   if (!whole.empty()) {
     const auto wanted = static_cast<int64_t>(size);
     if (read_at(descriptor_, static_cast<int64_t>(at), wanted, whole.data()) != wanted)
-      return false;
+      return refused();
     bytes = whole.data();
   }
   for (size_t offset = kHeader; size - offset >= kHeader;) {
     const uint64_t held = little_endian(bytes + offset + 8, 8), rest = size - offset;
-    if (two_bytes(bytes + offset) == 0) return held <= rest;
-    if (held > rest - kHeader) return false;
+    if (two_bytes(bytes + offset) == 0) return held <= rest || refused();
+    if (held > rest - kHeader) return refused();
     const uint64_t step = kHeader + (held + 7) / 8 * 8;
-    if (step > rest) return false;
+    if (step > rest) return refused();
     offset += step;
   }
   return true;
@@ -223,7 +240,8 @@ bool MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n, uint6
   if (begins_with(bytes, n, "HEAP") && n >= kFixed + 2 * length_bytes_ + address_bytes_) {
     const uint64_t size = little_endian(bytes + kFixed, length_bytes_);
     const uint64_t data = base + little_endian(bytes + kFixed + 2 * length_bytes_, address_bytes_);
-    if (size > file_bytes_) return false;  // the library takes as much memory before it reads
+    if (size > file_bytes_)  // the library takes as much memory before it reads
+      return refuse("names of a group that take ", size, " bytes in a file of ", file_bytes_);
     if (size > 0 && data <= file_bytes_) name_ends_.insert(data + size);
   }
   for (auto end = name_ends_.upper_bound(at); end != name_ends_.end() && *end <= at + n; ++end)
@@ -240,7 +258,7 @@ bool MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n, uint6
 /// element (8 each, the last one 0).  How many axes is not said, but what was read is the whole
 /// node: 2 k addresses and 2 k + 1 keys, k = 32 unless the file says other.  With another k several
 /// numbers of axes may fit; then one of them that is sound is enough.
-bool MetadataGuard::is_sound_index(const unsigned char* bytes, size_t n) const {
+bool MetadataGuard::is_sound_index(const unsigned char* bytes, size_t n) {
   constexpr size_t kMostAxes = 33, kUsualK = 32;
   const size_t head = 8 + 2 * address_bytes_;
   if (n < head || !begins_with(bytes, n, "TREE") || bytes[4] != 1 || bytes[5] != 0) return true;
@@ -252,10 +270,18 @@ bool MetadataGuard::is_sound_index(const unsigned char* bytes, size_t n) const {
     for (size_t i = 0; i < used; ++i) {
       const unsigned char* entry = bytes + head + i * (key + address_bytes_);
       const uint64_t stored = little_endian(entry, 4);
-      if (stored == 0 || stored > file_bytes_) return false;
-      if (little_endian(entry + key, address_bytes_) == no_address) return false;
       for (size_t a = 0; a < axes; ++a) begin[a] = little_endian(entry + 8 + 8 * a, 8);
-      if (begin.back() != 0 || begin <= last) return false;
+      std::string chunk = "chunk at (";
+      for (size_t a = 0; a + 1 < axes; ++a) chunk += (a ? ", " : "") + std::to_string(begin[a]);
+      chunk += ")";
+      if (begin.back() != 0 || begin <= last)
+        return refuse(chunk, " is out of order in the index of chunks: it is damaged");
+      if (stored == 0) return refuse(chunk, ", 0 bytes stored: the file is damaged");
+      if (stored > file_bytes_)
+        return refuse(chunk, ", ", stored, " bytes stored: more than the file's ", file_bytes_,
+                      " bytes: truncated or damaged");
+      if (little_endian(entry + key, address_bytes_) == no_address)
+        return refuse(chunk, ", ", stored, " bytes stored, but not where: the file is damaged");
       last = begin;
     }
     return true;

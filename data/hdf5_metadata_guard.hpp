@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <string>
 
 namespace bora::data::hdf5::detail {
 
@@ -27,19 +28,24 @@ class MetadataGuard {
   /// `bytes` were read at byte `at`; addresses in the file count from byte `base`.  Of a local heap
   /// the last byte may become zero: then each name that begins in it ends there.
   bool takes(Part part, uint64_t at, unsigned char* bytes, size_t n, uint64_t base);
+  /// What is wrong, after false.
+  const std::string& why() const { return why_; }
 
  private:
   void learn_widths(const unsigned char* bytes, size_t n);
   bool is_sound_header(uint64_t at, const unsigned char* begin, size_t n);
-  bool are_messages(const unsigned char* at, size_t n, bool& sound) const;
-  bool is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n) const;
+  bool are_messages(const unsigned char* at, size_t n, bool& sound);
+  bool is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n);
   bool end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base);
-  bool is_sound_index(const unsigned char* bytes, size_t n) const;
+  bool is_sound_index(const unsigned char* bytes, size_t n);
+  template <class... Parts>
+  bool refuse(const Parts&... parts);
 
   int descriptor_ = -1;
   uint64_t file_bytes_ = 0;
   size_t address_bytes_ = 8, length_bytes_ = 8;                   // of the numbers in this file
   uint64_t header_begin_ = UINT64_MAX, header_end_ = UINT64_MAX;  // the last read of a header
+  std::string why_;
   std::set<uint64_t> name_ends_;  // where the local heaps that were met end
 };
 

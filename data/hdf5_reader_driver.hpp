@@ -19,6 +19,10 @@ namespace bora::data::hdf5::detail {
 /// header fails, as does one that begins behind the file's end; the library then gives an error.
 void set_reader_driver(int64_t access_list);
 
+/// What was wrong with what this thread's last read that failed would have handed to the library,
+/// and forgets it; empty if there is nothing.
+std::string take_refusal();
+
 /// What H5Fget_vfd_handle points to.
 struct ReaderHandle {
   int descriptor = -1;

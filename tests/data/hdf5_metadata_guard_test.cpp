@@ -128,7 +128,8 @@ TEST(Hdf5MetadataGuard, ChunksWithoutAnExtentAreRefused) {
     EXPECT_FALSE(takes(Part::header, layout(version, {4})));
     EXPECT_FALSE(takes(Part::header, layout(version, {})));
     EXPECT_TRUE(takes(Part::header, layout(version, {0, 0}, 1)));  // in one piece: other fields
-    EXPECT_FALSE(takes(Part::header, header(kLayout, {static_cast<unsigned char>(version)})));
+    EXPECT_FALSE(
+        takes(Part::header, header(kLayout, {static_cast<unsigned char>(version), 2, 2, 2})));
   }
   Bytes cut = layout(3, {1, 3, 2, 4});
   cut[26] = 40;  // axes

@@ -80,7 +80,7 @@ class PatchedHdf5 : public ::testing::Test {
   std::string told(DType type = DType::f32) const {
     const std::string text =
         message_of([&] { hdf5::File::open(path).open_dataset("raw").read(type); });
-    EXPECT_THAT(text, HasSubstr(path + ":/raw"));
+    EXPECT_THAT(text, AllOf(HasSubstr(path), HasSubstr("raw")));
     EXPECT_EQ(hdf5::open_objects(), 0);
     return text;
   }
@@ -190,7 +190,7 @@ TEST_F(PatchedHdf5, ChunksThatAreCutShortAreTold) {
                                 "differs: the data are damaged; stored "));
 }
 
-// The library's own product of these extents overflows to 0; an extent of 0 it refuses itself.
+// The library's own product of these extents overflows to 0.
 TEST_F(PatchedHdf5, ChunksOfExtentsThatCannotBeAreTold) {
   const std::vector<uint32_t> huge = {0x80000000, 0x80000000, 4, 4};
   write({{4, 12, 12}, {kDeflate}});
@@ -206,7 +206,7 @@ TEST_F(PatchedHdf5, ChunksOfExtentsThatCannotBeAreTold) {
   EXPECT_THAT(told(DType::i32), HasSubstr("a chunk of more than 4 GiB"));
   write({{4, 12, 12}, {}});
   patch_chunk_extents({4, 12, 12, 4}, {4, 0, 12, 4});
-  EXPECT_THAT(told(), HasSubstr("chunk dimension must be positive"));
+  EXPECT_THAT(told(), HasSubstr("in the file: a layout of chunks without an extent on each axis"));
 }
 
 TEST_F(PatchedHdf5, AnArrayInOnePieceOutsideOfTheFileIsTold) {
