@@ -64,6 +64,7 @@ struct CheckpointSaver::Shared {
   std::vector<Saved> saved;
   std::string error;  // all that went wrong and was not told yet
   std::atomic<bool> has_error{false};
+  bool has_thrown = false;         // an error: it is what the caller ends with
   std::atomic<int64_t> n_done{0};  // jobs and files: with the writer's, a measure of progress
   int64_t n_tickets = 0;
   std::thread thread;
@@ -110,6 +111,7 @@ struct CheckpointSaver::Shared {
   std::vector<Saved> take(std::unique_lock<std::mutex>&) {
     if (has_error) {
       has_error = false;
+      has_thrown = true;
       throw Error(std::exchange(error, {}));
     }
     return std::exchange(saved, {});
@@ -180,7 +182,12 @@ CheckpointSaver::~CheckpointSaver() {
   if (!done)
     log_error("giving up on ", s.options.folder, "/", s.busy_with(), ": ", why,
               "; the files before it remain");
-  if (s.has_error) log_error(s.error);
+  if (s.has_error) {  // of saves that waited behind the one whose error was thrown: no second cause
+    if (s.has_thrown)
+      log_warn("the next one, too: ", s.error);
+    else
+      log_error(s.error);
+  }
   lock.unlock();
   // A thread that hangs in the file system keeps what it works on.
   done ? s.thread.join() : s.thread.detach();

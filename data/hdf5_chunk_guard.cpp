@@ -62,10 +62,16 @@ void check_filters(const Dataset& dataset) {
     H5Eclear2(H5E_DEFAULT);
     return;
   }
-  for (const ListedFilter& f : list_filters(list.get()))
+  const std::vector<ListedFilter> filters = list_filters(list.get());
+  for (const ListedFilter& f : filters)
     BORA_CHECK(H5Zfilter_avail(f.id) > 0, "stored with filter ", f.id, " '", f.name,
                "', which this HDF5 library does not have; install its plug-in (HDF5_PLUGIN_PATH) "
                "or rewrite the file with deflate");
+  // The library's n-bit and szip filters look at their parameters without counting them.
+  for (const ListedFilter& f : filters)
+    BORA_CHECK((f.id != H5Z_FILTER_NBIT && f.id != H5Z_FILTER_SZIP) || f.n_values >= 4,
+               "stored with filter ", f.id, " '", f.name, "' and ", f.n_values,
+               " parameters of it: the file is damaged");
 }
 
 ChunkGuard::ChunkGuard(const Dataset& dataset, std::span<const int64_t> begin,

@@ -239,6 +239,8 @@ std::vector<std::string> SegmentationTask::describe() const {
   const SegmentationConfig& s = config().segmentation;
   std::vector<std::string> lines = task_lines(config());
   for (std::string& line : cases_->describe()) lines.push_back(std::move(line));
+  if (const data::VolumeCache* cache = cases_->all().cache())
+    lines.push_back("volumes.cache: " + cache->describe());
   lines.push_back(detail::join("loss: ", s.dice_weight, " * (1 - soft Dice",
                                s.include_background ? "" : " without background", ") + ",
                                s.cross_entropy_weight, " * cross-entropy; best.h5 by ",

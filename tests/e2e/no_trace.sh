@@ -15,7 +15,8 @@ done
 "$bin/make_volumes" "$here/volumes" nii.gz 5 >/dev/null
 few=(--model.base=4 --model.levels=1 --split.validation=0.2 --train.epochs=1 --output.dir="$here/run")
 wind=(--data.root="$here/data" --data.shape=16x16x16)
-brain=(--task=segmentation --volumes.root="$here/volumes" --volumes.classes=background,ball,box --volumes.patch=16x16x16)
+# shellcheck disable=SC2034 # used by its name
+brain=(--task=segmentation --volumes.root="$here/volumes" "--volumes.classes=background,ball,box" --volumes.patch=16x16x16)
 
 # MPI's own folder for temporary files comes and goes, which leaves its mark in the time of $here/tmp.
 listing() { find "$here" ! -path "$here/tmp" ! -path "$here/tmp/ompi.*" ! -path "$here/tmp/pmix*" -printf '%p %y %s %T@ %C@ %m\n' | sort; }

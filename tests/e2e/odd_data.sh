@@ -23,10 +23,10 @@ quiet mpirun -n 2 "$unet3d" evaluate --checkpoint="$work/run/last.h5" --part=all
 grep -q "^patient 3/día,1," "$work/e.csv" || fail "no row of 'patient 3/día'"
 [ "$(find "$work/pictures" -path '*patient ?/día.png' | wc -l)" -ge 2 ] || fail "no pictures of cases in folders"
 # Of a folder each case is predicted, as each was trained on: here four of one name, which is told, one by one it goes.
-expect_failure 2 "would write the same file" "$unet3d" predict --checkpoint="$work/run/last.h5" --output="$work/out" "$work/data"
+expect_failure 2 "would write the same file" "$unet3d" predict --checkpoint="$work/run/last.h5" --output="$work/all" "$work/data"
 for i in 1 2; do
-  quiet "$unet3d" predict --checkpoint="$work/run/last.h5" --output="$work/out$i" "$work/data/patient $i"
-  [ -f "$work/out$i/día_prediction.nii.gz" ] || fail "no prediction of patient $i"
+  quiet "$unet3d" predict --checkpoint="$work/run/last.h5" --output="$work/of$i" "$work/data/patient $i"
+  [ -f "$work/of$i/día_prediction.nii.gz" ] || fail "no prediction of patient $i"
 done
 quiet "$unet3d" data convert --task=segmentation --volumes.root="$work/data" --volumes.classes="background,ball,box" --to="$work/converted" \
   --codec=none --patch=16x16x16
