@@ -24,12 +24,18 @@ bool begins_with(const unsigned char* bytes, size_t n, const char* mark) {
   return n >= 4 && std::memcmp(bytes, mark, 4) == 0;
 }
 
-/// Whether an attribute's message holds all that it says.  IV.A.2.m: version (1), flags (1), sizes
-/// of name with its final zero, type and space (2 each), in version 3 one byte more; then these, in
-/// version 1 each up to a multiple of 8, and the values. Of the type bytes 4 to 7 are its size; the
-/// space: version (1), rank (1), extents of 8 bytes from byte 8 on (version 2: 4).  Shared types
-/// and spaces are elsewhere: then the name alone is judged.
-bool is_sound_attribute(const unsigned char* message, size_t bytes) {
+/// Where the values of an attribute are that lie in a global heap ("variable length").
+struct AttributeValues {
+  const unsigned char* at = nullptr;
+  size_t bytes = 0;
+};
+
+/// Whether an attribute's message holds all that it says; `found` where its values refer to a heap.
+/// IV.A.2.m: version (1), flags (1), sizes of name with its final zero, type and space (2 each), in
+/// version 3 one byte more; then these, in version 1 each up to a multiple of 8, and the values. Of
+/// the type bytes 4 to 7 are its size; the space: version (1), rank (1), extents of 8 bytes from
+/// byte 8 on (version 2: 4).  Shared types and spaces are elsewhere: then the name alone is judged.
+bool is_sound_attribute(const unsigned char* message, size_t bytes, AttributeValues& found) {
   if (bytes < 8) return false;
   const unsigned version = message[0];
   const size_t name = version == 3 ? 9 : 8, name_bytes = two_bytes(message + 2),
@@ -50,7 +56,10 @@ bool is_sound_attribute(const unsigned char* message, size_t bytes) {
   uint64_t n = little_endian(message + type + 4, 4);
   for (size_t i = 0; i < rank; ++i)
     if (__builtin_mul_overflow(n, little_endian(s + extents + 8 * i, 8), &n)) return false;
-  return n <= bytes - values;
+  if (n > bytes - values) return false;
+  constexpr unsigned kVariableLength = 9;
+  if ((message[type] & 15) == kVariableLength) found = {message + values, static_cast<size_t>(n)};
+  return true;
 }
 
 /// Whether a message of filters holds all that it says, with names that end in it.  IV.A.2.l:
@@ -105,6 +114,7 @@ bool MetadataGuard::refuse(const Parts&... parts) {
 }
 
 bool MetadataGuard::takes(Part part, uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
+  base_ = base;
   switch (part) {
     case Part::superblock:
       learn_widths(bytes, n);
@@ -147,8 +157,11 @@ bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound)
         sound = refuse("a layout of chunks without an extent on each axis");
       if (type == kFilters && !are_sound_filters(message, bytes))
         sound = refuse("a list of filters that does not hold what it says");
-      if (type == kAttribute && !is_sound_attribute(message, bytes))
+      AttributeValues values;
+      if (type == kAttribute && !is_sound_attribute(message, bytes, values))
         sound = refuse("an attribute that does not hold what it says");
+      else if (!are_in_heaps(values.at, values.bytes))
+        sound = refuse("an attribute whose text or list is not in its heap");
       if (type == kContinuation) {  // where further messages are
         const uint64_t rest = bytes < address_bytes_ + length_bytes_
                                   ? UINT64_MAX
@@ -200,6 +213,39 @@ bool MetadataGuard::is_sound_header(uint64_t at, const unsigned char* begin, siz
   return !are_messages(begin, n, sound) || sound;
 }
 
+/// Whether what references name is there: the length (4), where the heap is (address), which of its
+/// objects (4).  The library looks an object up without counting them.
+bool MetadataGuard::are_in_heaps(const unsigned char* references, size_t n_bytes) {
+  constexpr size_t kHeader = 16;
+  const size_t step = 8 + address_bytes_;
+  for (size_t i = 0; i + step <= n_bytes; i += step) {
+    const unsigned char* r = references + i;
+    const uint64_t heap = base_ + little_endian(r + 4, address_bytes_);
+    const auto wanted = little_endian(r + 4 + address_bytes_, 4);
+    if (little_endian(r, 4) == 0) continue;  // an empty one has no object
+    std::vector<unsigned char> head(kHeader);
+    if (heap > file_bytes_ || read_at(descriptor_, static_cast<int64_t>(heap), kHeader,
+                                      head.data()) != static_cast<int64_t>(kHeader))
+      return false;
+    const uint64_t size = little_endian(head.data() + 8, 8);
+    if (!begins_with(head.data(), kHeader, "GCOL") || size > file_bytes_ - heap) return false;
+    std::vector<unsigned char> whole(size);
+    if (read_at(descriptor_, static_cast<int64_t>(heap), static_cast<int64_t>(size),
+                whole.data()) != static_cast<int64_t>(size) ||
+        !is_sound_heap(heap, whole.data(), whole.size()))
+      return false;
+    bool is_there = false;
+    for (size_t at = kHeader; size - at >= kHeader && !is_there;) {
+      const size_t index = two_bytes(&whole[at]);
+      const uint64_t held = little_endian(&whole[at + 8], 8);
+      is_there = index != 0 && index == wanted;
+      at += index == 0 ? held : kHeader + (held + 7) / 8 * 8;
+    }
+    if (!is_there) return false;
+  }
+  return true;
+}
+
 /// Whether the objects of a global heap collection lie in it, if it is one.  III.E: "GCOL", version
 /// 1, 3 bytes, size of all; then objects of index (2), references (2), 4 bytes, size (8), contents
 /// up to a multiple of 8; index 0 is the space that is left.  The library reads the first 4096
@@ -222,7 +268,11 @@ bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_
   }
   for (size_t offset = kHeader; size - offset >= kHeader;) {
     const uint64_t held = little_endian(bytes + offset + 8, 8), rest = size - offset;
-    if (two_bytes(bytes + offset) == 0) return held <= rest || refused();
+    if (two_bytes(bytes + offset) == 0) {  // space that is left: the library goes on behind it
+      if (held < kHeader || held > rest) return refused();
+      offset += held;
+      continue;
+    }
     if (held > rest - kHeader) return refused();
     const uint64_t step = kHeader + (held + 7) / 8 * 8;
     if (step > rest) return refused();

@@ -35,6 +35,7 @@ class MetadataGuard {
   void learn_widths(const unsigned char* bytes, size_t n);
   bool is_sound_header(uint64_t at, const unsigned char* begin, size_t n);
   bool are_messages(const unsigned char* at, size_t n, bool& sound);
+  bool are_in_heaps(const unsigned char* references, size_t n_bytes);
   bool is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n);
   bool end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base);
   bool is_sound_index(const unsigned char* bytes, size_t n);
@@ -42,7 +43,7 @@ class MetadataGuard {
   bool refuse(const Parts&... parts);
 
   int descriptor_ = -1;
-  uint64_t file_bytes_ = 0;
+  uint64_t file_bytes_ = 0, base_ = 0;
   size_t address_bytes_ = 8, length_bytes_ = 8;                   // of the numbers in this file
   uint64_t header_begin_ = UINT64_MAX, header_end_ = UINT64_MAX;  // the last read of a header
   std::string why_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "data/hdf5.hpp"
 #include "data/hdf5_volume.hpp"
 #include "tests/support/message_of.hpp"
 
@@ -307,6 +308,31 @@ TEST(Hdf5MetadataGuard, FilesThatAFuzzerFoundAreRefusedByName) {
     const std::vector<std::string> messages = messages_of(path);
     EXPECT_THAT(messages, ::testing::Contains(::testing::HasSubstr(path))) << name;
   }
+}
+
+// By their attributes: a text that its heap does not have, space of no bytes that is walked over.
+TEST(Hdf5MetadataGuard, HeapsThatHaveNotWhatIsWantedAreTold) {
+  for (const char* name : {"text_not_in_its_heap.h5", "heap_without_end.h5"}) {
+    const std::string path = std::string("tests/fuzz/corpus/hdf5_volume/") + name;
+    EXPECT_THAT(message_of([&] {
+                  const hdf5::File file = hdf5::File::open(path);
+                  const hdf5::Dataset raw = file.open_dataset("raw");
+                  for (const hdf5::Object* object : {static_cast<const hdf5::Object*>(&file),
+                                                     static_cast<const hdf5::Object*>(&raw)})
+                    for (const std::string& a : object->attribute_names())
+                      if (object->attribute_type(a).kind == hdf5::TypeInfo::Kind::text)
+                        object->attribute<std::vector<std::string>>(a);
+                }),
+                ::testing::AllOf(::testing::HasSubstr(path), ::testing::HasSubstr("heap")));
+  }
+}
+
+// A link to itself leads nowhere, and does not hide what stands beside it.
+TEST(Hdf5MetadataGuard, ALinkToItselfIsLeftAlone) {
+  const std::string path = "tests/fuzz/corpus/hdf5_volume/link_to_itself.h5";
+  const hdf5::File file = hdf5::File::open(path);
+  EXPECT_FALSE(file.exists("loop"));
+  EXPECT_EQ(open_hdf5_volume({path, "", ""})->info().grid, (Dims3{2, 2, 2}));
 }
 
 // A read that fails leaves what it wanted to read in a buffer of the library's ("data sieve"),
