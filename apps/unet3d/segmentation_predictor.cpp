@@ -57,7 +57,9 @@ class SegmentationPredictor final : public Predictor {
     ClassJob job{.cases = &cases, .plan = plan(files)};
     job.compute = precision_type(config_.precision);
     job.after_window = [&] { pulse.beat(); };
-    warn_of_orientation(trained_.path, trained_.orientation, {&files});
+    const std::string turned = orientation_warning(trained_.path, trained_.orientation, {&files});
+    if (!turned.empty() && n_turned_ < kMostTurned)
+      log_warn(turned, ++n_turned_ == kMostTurned ? "; further images are not told" : "");
     if (job.plan.text != told_) log_info(files.name, ": ", told_ = job.plan.text);
 
     const data::VolumeInfo like = data::open_volume(files.image)->info();
@@ -148,6 +150,8 @@ class SegmentationPredictor final : public Predictor {
   TrainedModel& trained_;
   LabelValues values_;
   std::string told_;  // the plan that was logged last
+  static constexpr int kMostTurned = 3;
+  int n_turned_ = 0;  // images that run otherwise, as a warning has told
   bool values_told_ = false;
 };
 
