@@ -107,7 +107,7 @@ for what in "${whats[@]}"; do
   rm -rf "$work/cache"
   begin 2 disk wind "$work/cache-$what" --train.epochs=6
   case $what in
-    remove) rm -r "$work/cache" ;;
+    remove) mv "$work/cache" "$work/gone" && rm -rf "$work/gone" ;; # at once: files are written meanwhile
     protect) chmod a-w "$work/cache" ;;
   esac
   ends 0 60
