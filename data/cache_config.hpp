@@ -15,6 +15,9 @@ struct CacheConfig {
   double limit_gib = 4;
   std::string folder;
   int64_t chunks_mib = 64;
+  /// No setting: of a dry run, which leaves no trace.  With "disk" nothing is made, kept or removed
+  /// in `folder`, which need not be there.
+  bool only_looks = false;
 
   static constexpr auto fields() {
     using C = CacheConfig;

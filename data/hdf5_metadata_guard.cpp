@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5_metadata_guard.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -10,6 +13,8 @@
 
 namespace bora::data::hdf5::detail {
 namespace {
+
+constexpr size_t kHeapHead = 16;  // of a global heap collection, and of each object in it
 
 /// An unsigned number of 1 to 8 bytes.
 uint64_t little_endian(const unsigned char* at, size_t n_bytes) {
@@ -124,7 +129,7 @@ bool MetadataGuard::takes(Part part, uint64_t at, unsigned char* bytes, size_t n
     case Part::values:
       return is_sound_heap(at, bytes, n);
     case Part::local_heap:
-      return end_names(at, bytes, n, base);
+      return end_names(at, bytes, n);
     case Part::index:
       return is_sound_index(bytes, n);
   }
@@ -216,32 +221,27 @@ bool MetadataGuard::is_sound_header(uint64_t at, const unsigned char* begin, siz
 /// Whether what references name is there: the length (4), where the heap is (address), which of its
 /// objects (4).  The library looks an object up without counting them.
 bool MetadataGuard::are_in_heaps(const unsigned char* references, size_t n_bytes) {
-  constexpr size_t kHeader = 16;
   const size_t step = 8 + address_bytes_;
+  uint64_t known = UINT64_MAX;  // the heap whose objects these are: mostly one has all
+  std::vector<size_t> objects;
   for (size_t i = 0; i + step <= n_bytes; i += step) {
     const unsigned char* r = references + i;
-    const uint64_t heap = base_ + little_endian(r + 4, address_bytes_);
-    const auto wanted = little_endian(r + 4 + address_bytes_, 4);
     if (little_endian(r, 4) == 0) continue;  // an empty one has no object
-    std::vector<unsigned char> head(kHeader);
-    if (heap > file_bytes_ || read_at(descriptor_, static_cast<int64_t>(heap), kHeader,
-                                      head.data()) != static_cast<int64_t>(kHeader))
-      return false;
-    const uint64_t size = little_endian(head.data() + 8, 8);
-    if (!begins_with(head.data(), kHeader, "GCOL") || size > file_bytes_ - heap) return false;
-    std::vector<unsigned char> whole(size);
-    if (read_at(descriptor_, static_cast<int64_t>(heap), static_cast<int64_t>(size),
-                whole.data()) != static_cast<int64_t>(size) ||
-        !is_sound_heap(heap, whole.data(), whole.size()))
-      return false;
-    bool is_there = false;
-    for (size_t at = kHeader; size - at >= kHeader && !is_there;) {
-      const size_t index = two_bytes(&whole[at]);
-      const uint64_t held = little_endian(&whole[at + 8], 8);
-      is_there = index != 0 && index == wanted;
-      at += index == 0 ? held : kHeader + (held + 7) / 8 * 8;
+    const uint64_t heap = base_ + little_endian(r + 4, address_bytes_);
+    if (heap != known) {
+      std::array<unsigned char, kHeapHead> head{};
+      objects.clear();
+      if (heap > file_bytes_ ||
+          read_at(descriptor_, static_cast<int64_t>(heap), std::ssize(head), head.data()) !=
+              std::ssize(head) ||
+          !begins_with(head.data(), head.size(), "GCOL") ||
+          !is_sound_heap(heap, head.data(), head.size(), &objects))
+        return false;
+      std::sort(objects.begin(), objects.end());
+      known = heap;
     }
-    if (!is_there) return false;
+    const auto wanted = static_cast<size_t>(little_endian(r + 4 + address_bytes_, 4));
+    if (!std::binary_search(objects.begin(), objects.end(), wanted)) return false;
   }
   return true;
 }
@@ -250,9 +250,10 @@ bool MetadataGuard::are_in_heaps(const unsigned char* references, size_t n_bytes
 /// 1, 3 bytes, size of all; then objects of index (2), references (2), 4 bytes, size (8), contents
 /// up to a multiple of 8; index 0 is the space that is left.  The library reads the first 4096
 /// bytes, then the rest.  Lengths of 8 bytes, as every writer has them; with others the walk meets
-/// a wrong size and refuses.
-bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n) {
-  constexpr size_t kHeader = 16, kLeast = 4096;
+/// a wrong size and refuses.  The objects' indices go to `objects`.
+bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n,
+                                  std::vector<size_t>* objects) {
+  constexpr size_t kHeader = kHeapHead, kLeast = 4096;
   if (n < kHeader || std::memcmp(bytes, "GCOL\1\0\0", 8) != 0) return true;
   const uint64_t size = little_endian(bytes + 8, 8);
   const auto refused = [&] {
@@ -268,7 +269,8 @@ bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_
   }
   for (size_t offset = kHeader; size - offset >= kHeader;) {
     const uint64_t held = little_endian(bytes + offset + 8, 8), rest = size - offset;
-    if (two_bytes(bytes + offset) == 0) {  // space that is left: the library goes on behind it
+    const size_t index = two_bytes(bytes + offset);
+    if (index == 0) {  // space that is left: the library goes on behind it
       if (held < kHeader || held > rest) return refused();
       offset += held;
       continue;
@@ -276,6 +278,7 @@ bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_
     if (held > rest - kHeader) return refused();
     const uint64_t step = kHeader + (held + 7) / 8 * 8;
     if (step > rest) return refused();
+    if (objects != nullptr) objects->push_back(index);
     offset += step;
   }
   return true;
@@ -285,11 +288,11 @@ bool MetadataGuard::is_sound_heap(uint64_t at, const unsigned char* bytes, size_
 /// (length), free list (length), where its data are (address); they may be right behind it, and
 /// then be read with it.  The library copies a name up to its zero, wherever that is.  In a sound
 /// heap the last byte is a zero already, or belongs to nothing.
-bool MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base) {
+bool MetadataGuard::end_names(uint64_t at, unsigned char* bytes, size_t n) {
   constexpr size_t kFixed = 8;
   if (begins_with(bytes, n, "HEAP") && n >= kFixed + 2 * length_bytes_ + address_bytes_) {
     const uint64_t size = little_endian(bytes + kFixed, length_bytes_);
-    const uint64_t data = base + little_endian(bytes + kFixed + 2 * length_bytes_, address_bytes_);
+    const uint64_t data = base_ + little_endian(bytes + kFixed + 2 * length_bytes_, address_bytes_);
     if (size > file_bytes_)  // the library takes as much memory before it reads
       return refuse("names of a group that take ", size, " bytes in a file of ", file_bytes_);
     if (size > 0 && data <= file_bytes_) name_ends_.insert(data + size);
@@ -321,17 +324,19 @@ bool MetadataGuard::is_sound_index(const unsigned char* bytes, size_t n) {
       const unsigned char* entry = bytes + head + i * (key + address_bytes_);
       const uint64_t stored = little_endian(entry, 4);
       for (size_t a = 0; a < axes; ++a) begin[a] = little_endian(entry + 8 + 8 * a, 8);
-      std::string chunk = "chunk at (";
-      for (size_t a = 0; a + 1 < axes; ++a) chunk += (a ? ", " : "") + std::to_string(begin[a]);
-      chunk += ")";
+      const auto refused = [&](const auto&... parts) {
+        std::string place;
+        for (size_t a = 0; a + 1 < axes; ++a) place += (a ? ", " : "") + std::to_string(begin[a]);
+        return refuse("chunk at (", place, ")", parts...);
+      };
       if (begin.back() != 0 || begin <= last)
-        return refuse(chunk, " is out of order in the index of chunks: it is damaged");
-      if (stored == 0) return refuse(chunk, ", 0 bytes stored: the file is damaged");
+        return refused(" is out of order in the index of chunks: it is damaged");
+      if (stored == 0) return refused(", 0 bytes stored: the file is damaged");
       if (stored > file_bytes_)
-        return refuse(chunk, ", ", stored, " bytes stored: more than the file's ", file_bytes_,
-                      " bytes: truncated or damaged");
+        return refused(", ", stored, " bytes stored: more than the file's ", file_bytes_,
+                       " bytes: truncated or damaged");
       if (little_endian(entry + key, address_bytes_) == no_address)
-        return refuse(chunk, ", ", stored, " bytes stored, but not where: the file is damaged");
+        return refused(", ", stored, " bytes stored, but not where: the file is damaged");
       last = begin;
     }
     return true;

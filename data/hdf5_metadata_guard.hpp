@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace bora::data::hdf5::detail {
 
@@ -36,8 +37,9 @@ class MetadataGuard {
   bool is_sound_header(uint64_t at, const unsigned char* begin, size_t n);
   bool are_messages(const unsigned char* at, size_t n, bool& sound);
   bool are_in_heaps(const unsigned char* references, size_t n_bytes);
-  bool is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n);
-  bool end_names(uint64_t at, unsigned char* bytes, size_t n, uint64_t base);
+  bool is_sound_heap(uint64_t at, const unsigned char* bytes, size_t n,
+                     std::vector<size_t>* objects = nullptr);
+  bool end_names(uint64_t at, unsigned char* bytes, size_t n);
   bool is_sound_index(const unsigned char* bytes, size_t n);
   template <class... Parts>
   bool refuse(const Parts&... parts);

@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "data/atomic_file.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::data {
 namespace {
@@ -35,11 +36,7 @@ struct Writer {
 
 void write_png(const std::string& path, int64_t width, int64_t height, std::span<const uint8_t> rgb,
                int64_t pixels_per_metre) {
-  std::string ending = path.size() < 4 ? "" : path.substr(path.size() - 4);
-  for (char& c : ending)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  if (ending != ".png")
-    throw UsageError("picture '" + path + "': wanted a file name in .png, the one format written");
+  require_suffix(path, {".png"}, "picture '" + path + "'");
   constexpr int64_t kMaxExtent = 1 << 20;  // above, libpng's own limit answers less clearly
   BORA_CHECK(width >= 1 && height >= 1 && width <= kMaxExtent && height <= kMaxExtent,
              "write_png: ", path, ": a picture of ", width, " x ", height, " pixels cannot be");

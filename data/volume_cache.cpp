@@ -12,7 +12,6 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "data/cache_look.hpp"
 #include "data/hdf5.hpp"
 
 namespace bora::data {
@@ -94,9 +93,9 @@ std::unique_ptr<VolumeCache> VolumeCache::make(const CacheConfig& config,
     store = make_ram_store(std::move(bytes), limit);
   else if (config.kind == "shared")
     store = make_shared_store(std::move(bytes), limit, ranks);
-  else if (config.kind == "disk" || config.kind == kDiskLookedAt)
+  else if (config.kind == "disk")
     store = make_disk_store(std::move(bytes), limit, std::move(keys), config.folder,
-                            config.kind == "disk", ranks);
+                            !config.only_looks, ranks);
   else
     throw UsageError("cache.kind '" + config.kind + "': wanted none, ram, shared or disk");
   return std::make_unique<VolumeCache>(config, std::move(fields), std::move(store));
@@ -178,8 +177,9 @@ VolumeCache::Memory VolumeCache::memory() const {
 
 std::string VolumeCache::describe() const {
   const double limit = config_.limit_gib * kGiB, wanted = static_cast<double>(wanted_bytes_);
-  std::string text = bora::detail::join(config_.kind, " ", store_->where(), ", at most ",
-                                        gib(limit), "; the data take ", gib(wanted));
+  std::string text = bora::detail::join(
+      config_.kind, config_.only_looks && config_.kind == "disk" ? ", only looked at, " : " ",
+      store_->where(), ", at most ", gib(limit), "; the data take ", gib(wanted));
   if (wanted <= limit) return text + ", all of them fit";
   char share[64];
   std::snprintf(share, sizeof share, ": %.0f %% of the reads come from it", 100 * limit / wanted);

@@ -24,6 +24,7 @@
 #include "core/precision.hpp"
 #include "core/profile.hpp"
 #include "data/checkpoint.hpp"
+#include "data/output_place.hpp"
 
 namespace bora::train {
 namespace {
@@ -282,6 +283,7 @@ std::string check_output(const RunConfig& config, int64_t checkpoint_bytes) {
   while (!fs::exists(at, failure) && at.has_parent_path() && at != at.parent_path())
     at = at.parent_path();
   refuse_unwritable(dir, at);
+  data::check_folder(dir, "output.dir " + dir);  // a link to nothing on the way
   std::string line = "output: " + dir;
   if (found.empty())
     line += there ? " (no run in it yet)" : " (to be made)";

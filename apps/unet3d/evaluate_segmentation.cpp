@@ -66,7 +66,7 @@ void draw_pictures(const EvaluateConfig& config, TrainedModel& trained,
           (std::filesystem::path(config.pictures) / (kind + "_" + scores.cases[i].name + ".png"))
               .string();
       // The name of a case is that of its folders, where its file has none.
-      std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+      data::make_folder_of(path, "evaluate: --pictures=" + config.pictures);
       data::draw_classes(path, figure);
       log_info("picture: ", path);
     }

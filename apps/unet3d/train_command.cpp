@@ -6,7 +6,6 @@
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/segmentation_task.hpp"
 #include "apps/unet3d/wind_task.hpp"
-#include "data/cache_look.hpp"
 
 namespace bora::unet3d {
 namespace {
@@ -47,10 +46,7 @@ int train_command(MpiSession& session, const std::vector<std::string>& all_args)
                 "says whether it will fit into memory (docs/dry-run.md); exit code 2 if not.",
        .positionals = {}});
   if (apps::print_help(session, given)) return 0;
-  if (mode == train::RunMode::dry) {
-    data::only_look(config.data.cache);
-    data::only_look(config.volumes.cache);
-  }
+  config.data.cache.only_looks = config.volumes.cache.only_looks = mode == train::RunMode::dry;
   return with_memory_advice(config, [&] {
     return train::run_task(
         session, config, config_text(config),

@@ -206,6 +206,15 @@ TEST_F(DryRunTest, ChecksTheOutputFolderAndLeavesIt) {
             std::string::npos);
 }
 
+TEST_F(DryRunTest, AFolderThatCannotBeMadeIsAnError) {
+  Config c = config("model.levels = 3\nmodel.base = 4\ndata.shape = '32x32x16'\n");
+  if (ranks->rank() == 0) std::filesystem::create_symlink("nowhere", folder + "/dead");
+  ranks->barrier("made");
+  c.output.dir = folder + "/dead/run";
+  EXPECT_NE(bora::testing::message_of([&] { forecast(c); }).find("/dead' is a link to nothing"),
+            std::string::npos);
+}
+
 TEST_F(DryRunTest, BadDataIsAnError) {
   Config c = config("model.levels = 3\nmodel.base = 4\ndata.shape = '32x32x16'\n");
   c.data.root = folder;

@@ -12,7 +12,6 @@
 
 #include "core/fnv.hpp"
 #include "core/host.hpp"
-#include "data/cache_look.hpp"
 #include "tests/data/cache_fixture.hpp"
 #include "tests/data/small_disk.hpp"
 
@@ -62,7 +61,7 @@ TEST(DiskCache, NamesAFileByTheHashesOfItsFieldAndState) {
 TEST(DiskCache, ThatMayNotWriteLeavesEverythingAsItIs) {
   CacheFixture f(3);
   CacheConfig look = f.config("disk");
-  only_look(look);
+  look.only_looks = true;
   const auto read_all = [&] {
     const auto cache = VolumeCache::make(look, f.fields, nullptr);
     for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(f.reads_right(*cache, i, kBegin, kCount));

@@ -8,11 +8,11 @@
 #include <cstring>
 
 #include "data/netcdf.hpp"
-#include "data/synthetic.hpp"
 #include "data/volume_cases.hpp"
 #include "data/wind_files.hpp"
 #include "tests/data/hdf5_by_library.hpp"
 #include "tests/data/pipeline_support.hpp"
+#include "tests/data/wind_fixture.hpp"
 
 namespace bora::data::test {
 namespace {
@@ -41,25 +41,14 @@ void write_foreign(const std::string& path) {
 }
 
 /// Four cases of 6 x 5 x 4 cells; a test spoils the wind of the first.
-class HeadersTest : public ::testing::Test {
+class HeadersTest : public WindFolder {
  protected:
-  void SetUp() override {
-    SyntheticWindOptions options;
-    options.n_layouts = 2;
-    options.angles = {0, 30};
-    options.grid = {6, 5, 4};
-    write_synthetic_wind(folder_.path(), options);
-    config_.root = folder_.path();
-    config_.files.preflight = "headers";
-  }
+  HeadersTest() : WindFolder(2, {6, 5, 4}) { config_.files.preflight = "headers"; }
   std::string problem() {
     return message_of([&] { find_wind_files(config_); });
   }
 
-  TempFolder folder_;
-  const std::string wind_ = folder_.file("wind_speed_filled/0VF1_ws_filled.nc");
-  const std::string mask_ = folder_.file("mask_buildings/0VF1_ws_building_mask.nc");
-  WindConfig config_;
+  const std::string wind_ = wind("0VF1"), mask_ = mask("0VF1");
 };
 
 TEST_F(HeadersTest, GoodFilesAreGood) { EXPECT_EQ(find_wind_files(config_).cases.size(), 4U); }

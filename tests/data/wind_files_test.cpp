@@ -9,9 +9,9 @@
 #include <filesystem>
 
 #include "data/netcdf.hpp"
-#include "data/synthetic.hpp"
 #include "tests/data/pipeline_support.hpp"
 #include "tests/data/reference_values.hpp"
+#include "tests/data/wind_fixture.hpp"
 
 namespace bora::data::test {
 namespace {
@@ -23,23 +23,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Four good cases (layouts 1, 2 at 0 and 30 degrees) of 6 x 5 x 4 cells that a test spoils.
-class WindFilesTest : public ::testing::Test {
+/// Four cases of 6 x 5 x 4 cells.
+class WindFilesTest : public WindFolder {
  protected:
-  void SetUp() override {
-    SyntheticWindOptions options;
-    options.n_layouts = 2;
-    options.angles = {0, 30};
-    options.grid = {6, 5, 4};
-    write_synthetic_wind(folder_.path(), options);
-    config_.root = folder_.path();
-  }
-  std::string wind(const std::string& name) const {
-    return folder_.file("wind_speed_filled/" + name + "_ws_filled.nc");
-  }
-  std::string mask(const std::string& name) const {
-    return folder_.file("mask_buildings/" + name + "_ws_building_mask.nc");
-  }
+  WindFilesTest() : WindFolder(2, {6, 5, 4}) {}
   /// A wind file with another name, order, size or type.
   void rewrite(const std::string& path, const std::vector<std::string>& dims, const Tensor& values,
                const std::string& variable = "wind_speed", float first = 2.5f) {
@@ -64,9 +51,6 @@ class WindFilesTest : public ::testing::Test {
     EXPECT_THAT(text, AllOf(HasSubstr("1 problem(s)"), HasSubstr("on_bad_files")));
     return text;
   }
-
-  TempFolder folder_;
-  WindConfig config_;
 };
 
 TEST_F(WindFilesTest, GoodFilesArePaired) {

@@ -27,25 +27,36 @@ inline bool same(const Sample& a, const Sample& b) {
          a.scaling.mean == b.scaling.mean && a.scaling.sigma == b.scaling.sigma;
 }
 
-/// Six cases, layouts 1 to 3 at 0 and 30 degrees, of 12 x 9 x 7 cells.
-class WindDatasetTest : public ::testing::Test {
+/// Good cases, layouts 1 to n_layouts at 0 and 30 degrees, that a test reads and spoils.
+class WindFolder : public ::testing::Test {
  protected:
-  WindDatasetTest() {
-    options_.n_layouts = 3;
+  WindFolder(int n_layouts, const Dims3& grid) {
+    options_.n_layouts = n_layouts;
     options_.angles = {0, 30};
-    options_.grid = {12, 9, 7};
+    options_.grid = grid;
   }
   void SetUp() override {
     write_synthetic_wind(folder_.path(), options_);
     config_.root = folder_.path();
-    config_.normalisation = "none";
-    config_.files.preflight = "headers";  // what a sample finds by itself
   }
   std::string wind(const std::string& name) const {
     return folder_.file("wind_speed_filled/" + name + "_ws_filled.nc");
   }
   std::string mask(const std::string& name) const {
     return folder_.file("mask_buildings/" + name + "_ws_building_mask.nc");
+  }
+
+  SyntheticWindOptions options_;
+  TempFolder folder_;
+  WindConfig config_;
+};
+
+/// Six cases of 12 x 9 x 7 cells.
+class WindDatasetTest : public WindFolder {
+ protected:
+  WindDatasetTest() : WindFolder(3, {12, 9, 7}) {
+    config_.normalisation = "none";
+    config_.files.preflight = "headers";  // what a sample finds by itself
   }
   /// Changes one variable by `change(values)` and writes it back.
   template <class Change>
@@ -61,10 +72,6 @@ class WindDatasetTest : public ::testing::Test {
     const uint8_t* r = s.region.data<uint8_t>();
     return std::find(r, r + s.region.numel(), 1) - r;
   }
-
-  SyntheticWindOptions options_;
-  TempFolder folder_;
-  WindConfig config_;
 };
 
 }  // namespace bora::data::test
