@@ -64,7 +64,7 @@ struct CheckpointSaver::Shared {
   std::vector<Saved> saved;
   std::string error;  // all that went wrong and was not told yet
   std::atomic<bool> has_error{false};
-  bool has_thrown = false;         // an error: it is what the caller ends with
+  bool has_thrown = false;         // an error, and no save was asked for since
   std::atomic<int64_t> n_done{0};  // jobs and files: with the writer's, a measure of progress
   int64_t n_tickets = 0;
   std::thread thread;
@@ -202,6 +202,7 @@ int64_t CheckpointSaver::save(const std::vector<std::string>& names, const State
   {
     std::unique_lock lock(s.mutex);
     if (s.has_error) s.take(lock);
+    s.has_thrown = false;  // the caller goes on
     const auto has_all = [&](const Shared::Job& old) {
       return std::all_of(old.names.begin(), old.names.end(), [&](const std::string& name) {
         return std::find(names.begin(), names.end(), name) != names.end();
