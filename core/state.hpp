@@ -18,6 +18,8 @@ class StateVisitor {
  public:
   virtual ~StateVisitor() = default;
   virtual bool loading() const = 0;
+  /// Whether a loader has the entry, for state that an older one may lack; a saver has all.
+  virtual bool has_entry(std::string_view name) const = 0;
 
   /// `axes` names the axes in memory order, for readers of the file ("O,kD,kH,kW,I"); may be empty.
   /// A loader checks shape and type and writes into the tensor's bytes.

@@ -55,6 +55,7 @@ class CheckpointWriter final : public StateVisitor {
   int64_t progress() const;
 
   bool loading() const override { return false; }
+  bool has_entry(std::string_view) const override { return true; }
   void tensor(std::string_view name, Tensor& value, std::string_view axes = {}) override;
   void value(std::string_view name, int64_t& value) override;
   void value(std::string_view name, uint64_t& value) override;
@@ -105,6 +106,7 @@ class CheckpointReader final : public StateVisitor {
   void finish(Unread unread = Unread::refuse);
 
   bool loading() const override { return true; }
+  bool has_entry(std::string_view name) const override;
   void tensor(std::string_view name, Tensor& value, std::string_view axes = {}) override;
   void value(std::string_view name, int64_t& value) override;
   void value(std::string_view name, uint64_t& value) override;

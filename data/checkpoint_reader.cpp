@@ -231,6 +231,9 @@ void CheckpointReader::value(std::string_view name, std::vector<int64_t>& value)
 void CheckpointReader::value(std::string_view name, std::vector<std::string>& value) {
   load(name, value);
 }
+bool CheckpointReader::has_entry(std::string_view name) const {
+  return has(impl_->prefix.full(name));
+}
 void CheckpointReader::enter(std::string_view group) { impl_->prefix.enter(group); }
 void CheckpointReader::leave() { impl_->prefix.leave(); }
 

@@ -16,6 +16,7 @@ class Keeper final : public StateVisitor {
  public:
   explicit Keeper(TrainingRun::Saved& saved) : saved_(saved) {}
   bool loading() const override { return false; }
+  bool has_entry(std::string_view) const override { return true; }
   void tensor(std::string_view, Tensor& value, std::string_view) override {
     saved_.tensors.push_back(value.detach().clone().to(cpu()));
   }
@@ -44,6 +45,7 @@ class Restorer final : public StateVisitor {
  public:
   explicit Restorer(const TrainingRun::Saved& saved) : saved_(saved) {}
   bool loading() const override { return true; }
+  bool has_entry(std::string_view) const override { return true; }
   void tensor(std::string_view name, Tensor& value, std::string_view) override {
     BORA_CHECK(tensor_ < saved_.tensors.size(), "TrainingRun: state '", std::string(name),
                "' was not kept");

@@ -8,7 +8,6 @@
 #include "apps/common/text.hpp"
 #include "apps/unet3d/orientation_check.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
-#include "data/checkpoint.hpp"
 #include "data/chunk_shape.hpp"
 #include "data/window.hpp"
 
@@ -159,8 +158,8 @@ void SegmentationCases::state(StateVisitor& visitor) {
           "run"));
   }
   const std::string here = orientation();
-  auto* reader = dynamic_cast<data::CheckpointReader*>(&visitor);
-  if (reader == nullptr ? here.empty() : !reader->has(kOrientationEntry)) return;
+  // Volumes without an affine have none, nor have checkpoints of before it was kept.
+  if (visitor.loading() ? !visitor.has_entry("orientation") : here.empty()) return;
   std::string there = here;
   visitor.value("orientation", there);
   if (!orientations_agree(there, here))

@@ -45,6 +45,7 @@ class Moments final : public StateVisitor {
   explicit Moments(const std::function<std::string(const std::string&)>& text_of)
       : text_of_(text_of) {}
   bool loading() const override { return true; }
+  bool has_entry(std::string_view) const override { return true; }
   void tensor(std::string_view name, Tensor&, std::string_view) override { refuse(name); }
   void value(std::string_view name, int64_t&) override { refuse(name); }
   void value(std::string_view name, uint64_t&) override { refuse(name); }

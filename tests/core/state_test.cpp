@@ -4,60 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <variant>
+#include "tests/support/map_visitor.hpp"
 
 namespace bora {
 namespace {
 
-using Value = std::variant<int64_t, uint64_t, double, bool, std::string, std::vector<double>,
-                           std::vector<int64_t>, std::vector<std::string>, Tensor>;
-
-// Saves into a map, loads from it: what a file does.
-class MapVisitor final : public StateVisitor {
- public:
-  MapVisitor(std::map<std::string, Value>& values, bool load) : values_(values), loading_(load) {}
-  bool loading() const override { return loading_; }
-  void tensor(std::string_view name, Tensor& value, std::string_view axes) override {
-    axes_seen += axes;
-    if (loading_) {
-      value.copy_from(std::get<Tensor>(values_.at(path(name))));
-    } else {
-      values_[path(name)] = value.clone();
-    }
-  }
-  void value(std::string_view name, int64_t& v) override { any(name, v); }
-  void value(std::string_view name, uint64_t& v) override { any(name, v); }
-  void value(std::string_view name, double& v) override { any(name, v); }
-  void value(std::string_view name, bool& v) override { any(name, v); }
-  void value(std::string_view name, std::string& v) override { any(name, v); }
-  void value(std::string_view name, std::vector<double>& v) override { any(name, v); }
-  void value(std::string_view name, std::vector<int64_t>& v) override { any(name, v); }
-  void value(std::string_view name, std::vector<std::string>& v) override { any(name, v); }
-  void enter(std::string_view group) override { groups_.emplace_back(group); }
-  void leave() override { groups_.pop_back(); }
-
-  std::string axes_seen;
-  size_t depth() const { return groups_.size(); }
-
- private:
-  std::string path(std::string_view name) const {
-    std::string out;
-    for (const auto& g : groups_) out += g + ".";
-    return out + std::string(name);
-  }
-  template <class T>
-  void any(std::string_view name, T& v) {
-    if (loading_) {
-      v = std::get<T>(values_.at(path(name)));
-    } else {
-      values_[path(name)] = v;
-    }
-  }
-  std::map<std::string, Value>& values_;
-  bool loading_;
-  std::vector<std::string> groups_;
-};
+using testing::MapVisitor;
+using Map = MapVisitor::Map;
 
 struct Thing {
   int64_t step = 0;
@@ -88,13 +41,13 @@ struct Thing {
 };
 
 TEST(StateVisitor, OneFunctionSavesAndLoadsEveryType) {
-  std::map<std::string, Value> file;
+  Map file;
   Thing a{7, ~uint64_t{0}, 0.1, true, "n", {1.5}, {-2, 3}, {"x", ""}, {}};
   a.weight = Tensor::from<float>({2}, std::vector<float>{4, 5});
   MapVisitor save(file, false);
   EXPECT_FALSE(save.loading());
   a.state(save);
-  EXPECT_EQ(save.axes_seen, "O");
+  EXPECT_EQ(save.axes.at("thing.weight"), "O");
 
   Thing b;
   void* const bytes = b.weight.raw();
@@ -108,12 +61,12 @@ TEST(StateVisitor, OneFunctionSavesAndLoadsEveryType) {
   EXPECT_EQ(b.losses, a.losses);
   EXPECT_EQ(b.order, a.order);
   EXPECT_EQ(b.names, a.names);
-  EXPECT_THAT(b.weight.to_vector<float>(), testing::ElementsAre(4, 5));
+  EXPECT_THAT(b.weight.to_vector<float>(), ::testing::ElementsAre(4, 5));
   EXPECT_EQ(b.weight.raw(), bytes);  // into the same bytes: views of an arena stay views
 }
 
 TEST(StateVisitor, GroupsPrefixAndClose) {
-  std::map<std::string, Value> file;
+  Map file;
   MapVisitor save(file, false);
   Thing a;
   a.state(save);

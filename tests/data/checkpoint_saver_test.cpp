@@ -15,12 +15,14 @@
 #include "data/hdf5_lock.hpp"
 #include "data/run_checkpoints.hpp"
 #include "tests/data/checkpoint_state.hpp"
+#include "tests/data/held_lock.hpp"
 #include "tests/data/pipeline_support.hpp"
 #include "tests/data/small_disk.hpp"
 
 namespace bora::data {
 namespace {
 
+using test::HeldLock;
 using test::message_of;
 using test::read_file;
 using test::SmallDisk;
@@ -28,28 +30,6 @@ using test::TempFolder;
 using testing::AllOf;
 using testing::HasSubstr;
 using Names = std::vector<std::string>;
-
-/// Holds the lock in a thread of its own until it is let go.
-class HeldLock {
- public:
-  HeldLock() {
-    std::promise<void> held;
-    thread_ = std::thread([&held, this] {
-      const hdf5::Lock lock;
-      held.set_value();
-      go_.get_future().wait();
-    });
-    held.get_future().wait();
-  }
-  void release() {
-    go_.set_value();
-    thread_.join();
-  }
-
- private:
-  std::promise<void> go_;
-  std::thread thread_;
-};
 
 struct State {
   int64_t i = 0;

@@ -29,10 +29,16 @@ class HeldLock {
     // Without the holder, but with a sanitizer's thread, which starts with the first other one.
     n_threads_ = threads() - 1;
   }
-  /// Returns when the threads that waited have ended: nothing of HDF5 runs when the test ends.
-  ~HeldLock() {
+  /// Lets those who wait go on, and returns at once.
+  void release() {
     end_.set_value();
     holder_.join();
+  }
+  /// Without release(), returns when the threads that waited have ended: nothing of HDF5 runs when
+  /// the test ends.
+  ~HeldLock() {
+    if (!holder_.joinable()) return;
+    release();
     const auto begin = std::chrono::steady_clock::now();
     while (threads() > n_threads_) {
       if (std::chrono::steady_clock::now() - begin > std::chrono::minutes(1)) {

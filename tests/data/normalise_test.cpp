@@ -6,15 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
-#include <variant>
 
 #include "comm/communicator.hpp"
 #include "tests/data/pipeline_support.hpp"
+#include "tests/support/map_visitor.hpp"
 
 namespace bora::data::test {
 namespace {
 
+using bora::testing::MapVisitor;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -212,43 +212,13 @@ TEST(Normaliser, NothingToMeasureIsAnError) {
               HasSubstr("wanted global, per_sample or none"));
 }
 
-/// Keeps values by name.
-class MemoryState : public StateVisitor {
- public:
-  bool is_loading = false;
-  std::map<std::string, std::variant<int64_t, double, std::string>> kept;
-  bool loading() const override { return is_loading; }
-  void tensor(std::string_view, Tensor&, std::string_view) override {}
-  template <class T>
-  void any(std::string_view name, T& v) {
-    auto& slot = kept[prefix_ + std::string(name)];
-    if (is_loading)
-      v = std::get<T>(slot);
-    else
-      slot = v;
-  }
-  void value(std::string_view name, int64_t& v) override { any(name, v); }
-  void value(std::string_view, uint64_t&) override {}
-  void value(std::string_view name, double& v) override { any(name, v); }
-  void value(std::string_view, bool&) override {}
-  void value(std::string_view name, std::string& v) override { any(name, v); }
-  void value(std::string_view, std::vector<double>&) override {}
-  void value(std::string_view, std::vector<int64_t>&) override {}
-  void value(std::string_view, std::vector<std::string>&) override {}
-  void enter(std::string_view group) override { prefix_ = std::string(group) + "."; }
-  void leave() override { prefix_.clear(); }
-
- private:
-  std::string prefix_;
-};
-
 TEST(Normaliser, StateRestoresTheSameBitsAndRefusesAnotherMode) {
   const auto self = make_self_communicator();
   Normaliser n(NormMode::global);
   n.fit({1, 2, 3}, moments_of, *self);
-  MemoryState state;
-  n.state(state);
-  state.is_loading = true;
+  MapVisitor::Map saved;
+  MapVisitor save(saved, false), state(saved, true);
+  n.state(save);
   Normaliser again(NormMode::global);
   again.state(state);
   EXPECT_EQ(again.scaling().mean, n.scaling().mean);

@@ -11,11 +11,13 @@
 #include "data/volume_read.hpp"
 #include "tests/data/held_lock.hpp"
 #include "tests/data/volume_fixture.hpp"
+#include "tests/support/map_visitor.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace bora::data::test {
 namespace {
 
+using bora::testing::MapVisitor;
 using bora::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -190,6 +192,25 @@ TEST_F(VolumeNormaliseTest, GlobalNeedsAFitAndIsSaved) {
                 load_checkpoint(file, [&](StateVisitor& v) { other.normaliser().state(v); });
               }),
               HasSubstr("the checkpoint was made with 'global', the configuration says 'zscore'"));
+}
+
+TEST_F(VolumeNormaliseTest, StatisticsThatContradictThemselvesAreNamed) {
+  VolumesConfig config = one({1, 3});
+  config.normalisation = "global";
+  VolumeDataset data(config);
+  data.fit_normaliser({0}, *make_self_communicator());
+  MapVisitor::Map saved;
+  MapVisitor save(saved, false);
+  data.normaliser().state(save);
+  saved.at("normalisation.m2") = std::vector<double>{1, 2};
+  EXPECT_THAT(message_of([&] {
+                MapVisitor load(saved, true);
+                VolumeNormaliser(config).state(load);
+              }),
+              HasSubstr("normalisation: the checkpoint has 1 counts, 1 means and 2 spreads"));
+  saved.at("normalisation.m2") = std::vector<double>{1};
+  MapVisitor load(saved, true);
+  VolumeNormaliser(config).state(load);
 }
 
 TEST_F(VolumeNormaliseTest, StatisticsOfOneCaseAreFoundOnceByWhicheverThread) {

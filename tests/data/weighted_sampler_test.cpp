@@ -7,11 +7,13 @@
 #include <numeric>
 
 #include "data/sampler.hpp"
+#include "tests/support/map_visitor.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace bora::data::test {
 namespace {
 
+using bora::testing::MapVisitor;
 using bora::testing::message_of;
 using ::testing::HasSubstr;
 
@@ -123,62 +125,54 @@ TEST(WeightedSampler, WeightsThatCannotBeAreRefused) {
               HasSubstr("wanted one weight for each of 3 samples, got 2"));
 }
 
-/// Keeps what is saved and gives it back.
-class Memory : public StateVisitor {
- public:
-  bool is_loading = false;
-  bool loading() const override { return is_loading; }
-  void tensor(std::string_view, Tensor&, std::string_view) override {}
-  void value(std::string_view name, int64_t& v) override { keep(name, v); }
-  void value(std::string_view name, uint64_t& v) override {
-    int64_t bits = static_cast<int64_t>(v);
-    keep(name, bits);
-    v = static_cast<uint64_t>(bits);
-  }
-  void value(std::string_view, double&) override {}
-  void value(std::string_view name, bool& v) override {
-    int64_t bit = v;
-    keep(name, bit);
-    v = bit != 0;
-  }
-  void value(std::string_view, std::string&) override {}
-  void value(std::string_view, std::vector<double>&) override {}
-  void value(std::string_view, std::vector<int64_t>&) override {}
-  void value(std::string_view, std::vector<std::string>&) override {}
-  void enter(std::string_view) override {}
-  void leave() override {}
-  int64_t at(const std::string& name) const { return values_.at(name); }
-
- private:
-  void keep(std::string_view name, int64_t& v) {
-    if (is_loading)
-      v = values_.at(std::string(name));
-    else
-      values_[std::string(name)] = v;
-  }
-  std::map<std::string, int64_t> values_;
-};
+/// A sampler loads the position of a saved one.
+EpochPosition loaded(const DistributedSampler& sampler, MapVisitor::Map& saved) {
+  EpochPosition found;
+  MapVisitor load(saved, true);
+  sampler.state(load, found);
+  return found;
+}
+MapVisitor::Map saved_by(const DistributedSampler& sampler, EpochPosition position) {
+  MapVisitor::Map saved;
+  MapVisitor save(saved, false);
+  sampler.state(save, position);
+  return saved;
+}
 
 TEST(WeightedSampler, OtherWeightsAreNoPlaceToGoOnFrom) {
-  Memory memory;
-  EpochPosition position{2, 5};
-  DistributedSampler(options({1, 2, 3, 4, 5, 6})).state(memory, position);
-  memory.is_loading = true;
-  EpochPosition found;
-  DistributedSampler(options({1, 2, 3, 4, 5, 6}, 4, 1)).state(memory, found);
-  EXPECT_EQ(found, position);
+  const EpochPosition position{2, 5};
+  auto saved = saved_by(DistributedSampler(options({1, 2, 3, 4, 5, 6})), position);
+  EXPECT_EQ(loaded(DistributedSampler(options({1, 2, 3, 4, 5, 6}, 4, 1)), saved), position);
   EXPECT_THAT(message_of([&] {
-                DistributedSampler(options({1, 2, 3, 4, 5, 6.5})).state(memory, found);
+                loaded(DistributedSampler(options({1, 2, 3, 4, 5, 6.5})), saved);
               }),
               HasSubstr("the weights of the samples are others"));
 }
 
 // FNV-1a over the bytes of the numbers, the lowest first: in checkpoints, so it may not change.
 TEST(WeightedSampler, TheChecksumOfTheWeightsStaysWhatItIs) {
-  Memory memory;
-  EpochPosition position;
-  DistributedSampler(options({1, 0, 3, 0.5})).state(memory, position);
-  EXPECT_EQ(static_cast<uint64_t>(memory.at("weights")), 0x96aecc53b7b69d3dull);
+  auto saved = saved_by(DistributedSampler(options({1, 0, 3, 0.5})), {});
+  EXPECT_EQ(std::get<uint64_t>(saved.at("weights")), 0x96aecc53b7b69d3dull);
+}
+
+// What no sampler saves, with a checksum that fits: a checkpoint made by hand.
+TEST(Sampler, APositionThatIsNoneIsRefused) {
+  const DistributedSampler sampler({.n_samples = 6});
+  const auto saved = saved_by(sampler, {2, 6});
+  auto spoiled = saved;
+  EXPECT_EQ(loaded(sampler, spoiled), (EpochPosition{2, 6}));  // the end of an epoch
+  struct Case {
+    const char* entry;
+    int64_t value;
+    const char* message;
+  };
+  for (const Case& c : {Case{"position", 7, "the saved position, epoch 2 slot 7, is not one of 6"},
+                        Case{"position", -1, "epoch 2 slot -1, is not one of 6 samples"},
+                        Case{"epoch", -3, "epoch -3 slot 6, is not one of 6 samples"}}) {
+    spoiled = saved;
+    spoiled.at(c.entry) = c.value;
+    EXPECT_THAT(message_of([&] { loaded(sampler, spoiled); }), HasSubstr(c.message));
+  }
 }
 
 }  // namespace
