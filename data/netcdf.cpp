@@ -162,21 +162,32 @@ Axis NetcdfFile::axis(const std::string& name) const {
   return axis;
 }
 
+Axis NetcdfFile::axis(const std::string& name, int64_t cells) const {
+  Axis axis = this->axis(name);
+  const auto values = static_cast<int64_t>(axis.centres.size());
+  BORA_CHECK(axis.centres.empty() || values == cells, "'", path(), "', coordinate '", name,
+             "' has ", values, " values, wanted one for each of the ", cells,
+             " cells of its axis; was the field written for a part of an unlimited dimension?");
+  return axis;
+}
+
 Volume NetcdfFile::read_volume(const std::string& variable, const std::vector<std::string>& axes,
                                const std::vector<Range>& ranges) const {
   hdf5::Lock lock;
   BORA_CHECK(axes.size() == 3, "read_volume: ", axes.size(), " axes, wanted 3");
   Volume volume;
   volume.name = variable;
-  volume.units = info(variable).units;
-  volume.values = read(variable, axes, ranges, DType::f32);
+  const VariableInfo info = this->info(variable);
+  volume.units = info.units;
+  volume.values = read(variable, axes, ranges, DType::f32);  // knows its axes from here
   for (size_t i = 0; i < 3; ++i) {
-    volume.axes[i] = axis(axes[i]);
+    const auto place = std::find(info.dimensions.begin(), info.dimensions.end(), axes[i]);
+    volume.axes[i] =
+        axis(axes[i], info.extents[static_cast<size_t>(place - info.dimensions.begin())]);
     auto& centres = volume.axes[i].centres;
-    const int64_t first = ranges.empty() ? 0 : ranges[i].begin;
-    const int64_t n = volume.values.size(static_cast<int>(i));
-    if (static_cast<int64_t>(centres.size()) >= first + n)
-      centres = {centres.begin() + first, centres.begin() + first + n};
+    if (centres.empty() || ranges.empty()) continue;
+    const auto first = centres.begin() + ranges[i].begin;
+    centres = {first, first + volume.values.size(static_cast<int>(i))};
   }
   return volume;
 }

@@ -71,6 +71,8 @@ class NetcdfFile {
 
   /// The coordinate variable of a dimension; without centres if there is none.
   Axis axis(const std::string& name) const;
+  /// The same of an axis with so many cells; throws Error where it has another number of values.
+  Axis axis(const std::string& name, int64_t cells) const;
 
   const hdf5::File& hdf5() const { return file_; }
 

@@ -112,7 +112,7 @@ NetcdfLikeWriter::NetcdfLikeWriter(const std::string& path, const NetcdfLike& li
   NetcdfWriter& out = impl_->out;
   for (size_t i = 0; i < dimensions.size(); ++i) {
     const std::string& name = dimensions[i];
-    if (source.axis(name).centres.empty()) {
+    if (source.axis(name, shape[static_cast<int>(i)]).centres.empty()) {
       out.dimension(name, shape[static_cast<int>(i)]);
       continue;
     }

@@ -95,7 +95,8 @@ class NetcdfVolume : public VolumeFile {
       for (size_t i = 0; i < 3; ++i) {
         const std::string& name = v.dimensions[static_cast<size_t>(places[i])];
         if (name.empty()) continue;
-        const Axis& axis = coordinates_[i] = file_.axis(name);
+        const Axis& axis = coordinates_[i] =
+            file_.axis(name, extents_[static_cast<size_t>(places[i])]);
         info_.spacing[i] = spacing_of(axis.centres);
         if (!axis.centres.empty()) units.push_back(axis.units);
       }

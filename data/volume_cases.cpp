@@ -116,8 +116,18 @@ void open_headers(const VolumesConfig& config, const std::string& box, VolumeCas
              " cells of '", c.image.path, "'");
 }
 
-/// Reads all values of the case once.
-void check_values(const VolumesConfig& config, const LabelMap& labels, const VolumeCase& c,
+/// Cells of an image (X, Y, Z, C) f32 that have NaN in a channel.
+int64_t count_missing(const Tensor& image) {
+  const float* v = image.data<float>();
+  const int64_t channels = image.size(3);
+  int64_t n = 0;
+  for (int64_t i = 0; i < image.numel(); i += channels)
+    n += std::any_of(v + i, v + i + channels, [](float x) { return std::isnan(x); });
+  return n;
+}
+
+/// Reads all values of the case once, and counts those that are missing.
+void check_values(const VolumesConfig& config, const LabelMap& labels, VolumeCase& c,
                   std::vector<std::string>& problems) {
   const auto told = [&](const auto& look) {
     try {
@@ -130,8 +140,10 @@ void check_values(const VolumesConfig& config, const LabelMap& labels, const Vol
   };
   told([&] {
     each_slab(c.box, c.channels, [&](const Box& box) {
-      checked_image(read_field(c.image, c.image_stamp, box, c.image_type), c.image, box,
-                    config.missing);
+      const Tensor image = checked_image(read_field(c.image, c.image_stamp, box, c.image_type),
+                                         c.image, box, config.missing);
+      c.missing.cells += box.count.count();
+      if (config.missing == "mask") c.missing.missing += count_missing(image);
     });
   });
   if (!c.label.path.empty())
@@ -162,6 +174,8 @@ std::string record_of(const VolumeCase& c) {
     out.add(s.bytes);
     out.add(s.mtime_ns);
   }
+  out.add(c.missing.missing);
+  out.add(c.missing.cells);
   return out.text();
 }
 
@@ -178,6 +192,8 @@ void apply_record(const std::string& record, VolumeCase& c) {
     s->bytes = in.next_number<int64_t>();
     s->mtime_ns = in.next_number<int64_t>();
   }
+  c.missing.missing = in.next_number<int64_t>();
+  c.missing.cells = in.next_number<int64_t>();
 }
 
 ListedVolumes list_on_all(const VolumesConfig& config, Collective* ranks) {
@@ -304,6 +320,9 @@ VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks,
   BORA_CHECK(!out.cases.empty(), "no case among ", where, ": wanted pairs of <case>",
              config.image_suffix, " and <case>", config.label_suffix,
              " (volumes.image_suffix, volumes.label_suffix)");
+  std::vector<NamedMissing> missing;
+  for (const VolumeCase& c : out.cases) missing.push_back({c.name, c.missing});
+  if (!ranks || ranks->rank() == 0) tell_missing(missing, "volumes.missing");
   for (const bool by_affine : {true, false}) {
     const std::string turned = turned_volumes(out.cases, by_affine);
     if (!turned.empty() && (!ranks || ranks->rank() == 0))

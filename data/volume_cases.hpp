@@ -10,6 +10,7 @@
 #include "core/collective.hpp"
 #include "data/box.hpp"
 #include "data/file_stamp.hpp"
+#include "data/missing_cells.hpp"
 #include "data/preflight.hpp"
 #include "data/split.hpp"
 #include "data/volume_file.hpp"
@@ -36,6 +37,7 @@ struct VolumeCase {
   DType image_type = DType::f32;           ///< u8 or f32: what the files' values are read as
   DType label_type = DType::i32;           ///< u8 or i32
   FileStamp image_stamp, label_stamp, weight_stamp;
+  MissingCells missing;  ///< cells of the box without a value in a channel, where these were read
 };
 
 /// The outcome of looking for a data set.

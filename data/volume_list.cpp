@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -15,6 +14,7 @@
 #include "data/folder_files.hpp"
 #include "data/name_pattern.hpp"
 #include "data/packed_text.hpp"
+#include "data/volume_groups.hpp"
 
 namespace bora::data {
 namespace {
@@ -243,23 +243,10 @@ class Lister {
     return what == "label" ? folder().labels : folder().weights;
   }
 
-  /// Images of one name in several folders (p1/scan/_image.nii.gz, p2/scan/_image.nii.gz) are no
-  /// group: there the path is the name.
-  void part_namesakes() {
-    for (ListedVolume& v : out_.cases) {
-      const auto images = images_of_.find(v.of.group);
-      if (images == images_of_.end() || images->second.size() < 2) continue;
-      if (!images->second.contains(v.of.image.path)) continue;
-      const fs::path image = v.of.image.path;
-      const bool has_name = image.filename().string() != config_.image_suffix;
-      const fs::path folder = image.parent_path().lexically_normal().lexically_relative(
-          fs::path(config_.root).lexically_normal());
-      v.of.group = (has_name ? folder / v.of.group : folder).lexically_normal().string();
-    }
-  }
-
   ListedVolumes finish() {
-    part_namesakes();
+    part_namesakes(config_, images_of_, out_.cases);
+    const std::string patients = folders_like_patients(config_, images_of_);
+    if (!patients.empty()) log_info(patients);
     std::stable_sort(out_.cases.begin(), out_.cases.end(),
                      [](const auto& a, const auto& b) { return a.of.name < b.of.name; });
     // A name twice leaves both out: which one is meant, nobody knows.
@@ -285,7 +272,7 @@ class Lister {
   const VolumesConfig& config_;
   std::optional<NamePattern> group_;
   std::optional<Folder> folder_;
-  std::map<std::string, std::set<std::string>> images_of_;  // of groups that nobody named
+  ImagesOfGroups images_of_;
   ListedVolumes out_;
 };
 

@@ -97,7 +97,8 @@ OpenFile open_file(const WindFilesConfig& files, const std::string& path,
   stamp = FileStamp::of(path);
   OpenFile open{open_wind_file(files, path), {}, {}};
   open.grid = grid_of(open.file, variable, files.axes);
-  for (const std::string& name : files.axes) open.axes.push_back(open.file.axis(name));
+  const int64_t cells[3] = {open.grid.d, open.grid.h, open.grid.w};
+  for (size_t k = 0; k < 3; ++k) open.axes.push_back(open.file.axis(files.axes[k], cells[k]));
   check_directions(open.file, open.axes);
   return open;
 }
@@ -110,8 +111,6 @@ void compare(const WindFilesConfig& f, const WindCase& c, const OpenFile& wind,
     const std::string& name = f.axes[k];
     const Axis &a = wind.axes[k], &b = mask.axes[k];
     if (a.centres.empty() || b.centres.empty()) continue;
-    BORA_CHECK(a.centres.size() == b.centres.size(), "'", c.wind_path, "' has ", a.centres.size(),
-               " coordinates '", name, "', its mask '", c.mask_path, "' ", b.centres.size());
     // As those of volumes: to a thousandth of a cell, since one may be f32 and the other f64.
     const double cell = a.centres.size() < 2 ? 1
                                              : std::abs(a.centres.back() - a.centres.front()) /
@@ -140,7 +139,11 @@ void look_at_values(const WindConfig& config, WindCase& c, const NetcdfFile& mas
     if (!is_mask_good) open = Tensor::zeros(wind.shape(), DType::u8);
     settle_wind(wind, open, config, c.wind_path, window);
     uint8_t* o = open.data<uint8_t>();
-    for (int64_t i = 0; i < open.numel(); ++i) o[i] = o[i] == 1;
+    for (int64_t i = 0; i < open.numel(); ++i) {
+      c.missing.cells += o[i] != 0;
+      c.missing.missing += o[i] == 2;
+      o[i] = o[i] == 1;
+    }
     if (is_mask_good) c.moments = Moments::of(wind.data<float>(), o, open.numel());
   });
   if (!is_wind_good) c.moments.reset();
@@ -153,8 +156,9 @@ void require_as_it_was(const std::string& path, const FileStamp& stamp) {
 /// What the other ranks want to know of a case.
 std::string pack(const WindCase& c) {
   TextPacker out;
-  for (const int64_t n : {c.grid.d, c.grid.h, c.grid.w, c.wind_stamp.bytes, c.wind_stamp.mtime_ns,
-                          c.mask_stamp.bytes, c.mask_stamp.mtime_ns})
+  for (const int64_t n :
+       {c.grid.d, c.grid.h, c.grid.w, c.wind_stamp.bytes, c.wind_stamp.mtime_ns, c.mask_stamp.bytes,
+        c.mask_stamp.mtime_ns, c.missing.missing, c.missing.cells})
     out.add(n);
   if (c.moments) {
     out.add(c.moments->n);
@@ -166,8 +170,9 @@ std::string pack(const WindCase& c) {
 
 void unpack(const std::string& record, WindCase& c) {
   TextUnpacker in(record, "wind files");
-  for (int64_t* n : {&c.grid.d, &c.grid.h, &c.grid.w, &c.wind_stamp.bytes, &c.wind_stamp.mtime_ns,
-                     &c.mask_stamp.bytes, &c.mask_stamp.mtime_ns})
+  for (int64_t* n :
+       {&c.grid.d, &c.grid.h, &c.grid.w, &c.wind_stamp.bytes, &c.wind_stamp.mtime_ns,
+        &c.mask_stamp.bytes, &c.mask_stamp.mtime_ns, &c.missing.missing, &c.missing.cells})
     *n = in.next_number<int64_t>();
   if (in.done()) return;
   Moments& m = c.moments.emplace();

@@ -137,6 +137,9 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
              config.files.wind_folder, "/<case>", config.files.wind_suffix, " and ",
              config.files.mask_folder, "/<case>", config.files.mask_suffix,
              config.files.list.empty() ? "" : ", as listed in ", config.files.list);
+  std::vector<NamedMissing> missing;
+  for (const WindCase& c : files.cases) missing.push_back({c.name, c.missing});
+  if (first) tell_missing(missing, "files.missing");
   return files;
 }
 

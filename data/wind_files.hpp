@@ -9,6 +9,7 @@
 
 #include "core/collective.hpp"
 #include "data/file_stamp.hpp"
+#include "data/missing_cells.hpp"
 #include "data/netcdf.hpp"
 #include "data/normalise.hpp"
 #include "data/preflight.hpp"
@@ -27,6 +28,7 @@ struct WindCase {
   Dims3 grid;            ///< cells along x, y, z
   FileStamp wind_stamp, mask_stamp;
   std::optional<Moments> moments;  ///< of the open cells of the kept levels, where values were read
+  MissingCells missing;            ///< open cells of these levels without a value, where so
   /// What a manifest says, instead of the patterns for names.
   std::optional<std::string> listed_group;
   std::optional<double> listed_angle_deg;

@@ -2,9 +2,11 @@
 // Rows 71, 88: what coordinates and units say of where values lie, and which way the axes run, is
 // believed: a label that is mirrored against its image, heights that fall, speeds in km/h are told.
 #include <gmock/gmock.h>
+#include <hdf5.h>
 
 #include <string>
 
+#include "data/hdf5_scales.hpp"
 #include "data/volume_cases.hpp"
 #include "data/wind_files.hpp"
 #include "tests/data/volume_fixture.hpp"
@@ -95,6 +97,54 @@ TEST_F(VolumeCoordinates, AnHdf5FileOfAnotherNameHasItsVariables) {
   EXPECT_EQ(found.cases[0].grid, (Dims3{4, 3, 2}));  // volumes.order counts, too
 }
 
+/// An HDF5 file whose scale of y has grown to so many values since the field was written: as where
+/// a field was written for a part of an unlimited dimension.
+void write_part(const std::string& path, const std::string& variable, const Tensor& values,
+                int64_t y_values) {
+  const hdf5::Lock lock;
+  hdf5::File file = hdf5::File::create(path);
+  const hsize_t n = static_cast<hsize_t>(values.size(1)), most = H5S_UNLIMITED, chunk = 8;
+  const hid_t space = H5Screate_simple(1, &n, &most), list = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(list, 1, &chunk);
+  H5Dclose(H5Dcreate2(file.id(), "y", H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, list, H5P_DEFAULT));
+  H5Pclose(list);
+  H5Sclose(space);
+  hdf5::Dataset x = file.write_dataset("x", steps(values.size(0), 0, 5)),
+                y = file.open_dataset("y"),
+                z = file.write_dataset("z", steps(values.size(2), 0, 5)),
+                field = file.write_dataset(variable, values);
+  hdf5::make_scale(x, "x", 0);
+  hdf5::make_scale(y, "y", 1);
+  hdf5::make_scale(z, "z", 2);
+  hdf5::attach_scales({{&field, {&x, &y, &z}}});
+  const hsize_t grown = static_cast<hsize_t>(y_values);
+  ASSERT_GE(H5Dset_extent(y.id(), &grown), 0);
+  const Tensor centres = steps(y_values, 0, 5);
+  ASSERT_GE(
+      H5Dwrite(y.id(), H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, centres.data<double>()),
+      0);
+  file.close();
+}
+constexpr const char* kPartOfAnAxis =
+    "coordinate 'y' has 5 values, wanted one for each of the 3 cells of its axis; was the field "
+    "written for a part of an unlimited dimension?";
+
+TEST_F(VolumeCoordinates, OtherValuesThanCellsAreRefused) {
+  const std::string image = root + "/a_image.nc", label = root + "/a_label.nc";
+  const auto write = [&](int64_t of_image, int64_t of_label) {
+    write_part(image, "raw", places({4, 3, 2}), of_image);
+    write_part(label, "label", no_labels({4, 3, 2}), of_label);
+  };
+  write(3, 3);
+  EXPECT_EQ(find_volume_cases(config()).cases.size(), 1U);
+  write(5, 3);
+  EXPECT_THAT(message_of([&] { find_volume_cases(config()); }),
+              AllOf(HasSubstr(image), HasSubstr(kPartOfAnAxis)));
+  write(3, 5);
+  EXPECT_THAT(message_of([&] { find_volume_cases(config()); }),
+              AllOf(HasSubstr(label), HasSubstr(kPartOfAnAxis)));
+}
+
 class WindCoordinates : public WindDatasetTest {
  protected:
   struct Kind {
@@ -149,6 +199,22 @@ TEST_F(WindCoordinates, AnotherUnitOfSpeedIsRefused) {
     write_case({.unit = unit});
     EXPECT_THAT(find_wind_files(config_).problems, IsEmpty()) << unit;
   }
+}
+
+TEST_F(WindCoordinates, OtherValuesThanCellsAreRefused) {
+  const Tensor ones = Tensor::full({4, 3, 2}, 1, DType::f32);
+  for (const int64_t y_values : {3, 5, 2}) {
+    write_part(wind("0VF1"), "wind_speed", ones, y_values);
+    write_part(mask("0VF1"), "building_mask", ones, 3);
+    if (y_values == 3)
+      EXPECT_THAT(find_wind_files(config_).problems, IsEmpty());
+    else
+      EXPECT_THAT(refusal(), AllOf(HasSubstr(wind("0VF1")),
+                                   HasSubstr("coordinate 'y' has " + std::to_string(y_values))));
+  }
+  write_part(wind("0VF1"), "wind_speed", ones, 3);
+  write_part(mask("0VF1"), "building_mask", ones, 5);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(mask("0VF1")), HasSubstr(kPartOfAnAxis)));
 }
 
 }  // namespace

@@ -113,6 +113,40 @@ TEST_F(Refusals, AFilterThatIsNotThereIsTold) {
                     HasSubstr("HDF5_PLUGIN_PATH"), HasSubstr("rewrite the file with deflate")));
 }
 
+// Beside the object's header, where the size has no bound; the file holds it, so it is no damage.
+TEST_F(Refusals, AnAttributeOfManyMegabytes) {
+  const std::string path = folder.file("a.h5");
+  const auto write = [&](hsize_t n) {
+    const hdf5::Lock lock;
+    const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST);
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    const hid_t space = H5Screate_simple(1, &n, nullptr);
+    const hid_t attribute =
+        H5Acreate2(file, "big", H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, H5P_DEFAULT);
+    ASSERT_GE(attribute, 0);
+    const std::vector<double> values(n, 1);
+    ASSERT_GE(H5Awrite(attribute, H5T_NATIVE_DOUBLE, values.data()), 0);
+    H5Aclose(attribute);
+    H5Sclose(space);
+    H5Fclose(file);
+    H5Pclose(access);
+  };
+  const auto read = [&] {
+    const hdf5::Lock lock;
+    return hdf5::File::open(path).attribute<std::vector<double>>("big").size();
+  };
+  constexpr hsize_t kMost = (hsize_t{64} << 20) / sizeof(double);
+  write(kMost);
+  EXPECT_EQ(read(), kMost);
+  write(kMost + 1);
+  EXPECT_THAT(
+      message_of([&] { read(); }),
+      AllOf(HasSubstr("attribute 'big' of '" + path),
+            HasSubstr("it holds 8388609 elements of 8 bytes: more than 67108864 bytes are not "
+                      "read")));
+}
+
 TEST_F(Refusals, NiftiHeadersThatContradictThemselves) {
   std::string bytes = read_file(kVolumes + "int16_le.nii");
   const int32_t second = 540;  // NIfTI-2's first number with NIfTI-1's magic

@@ -2,8 +2,9 @@
 // Row 102: what is one group of a split where nobody says it.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
-#include <set>
+#include <string>
 
 #include "data/volume_cases.hpp"
 #include "tests/data/volume_fixture.hpp"
@@ -49,6 +50,30 @@ TEST_F(VolumeGroups, ImagesOfOneNameInAManifestAreGroupsOfTheirOwn) {
   const std::map<std::string, std::string> wanted{
       {"a", "p1/scan"}, {"b", "p1/scan"}, {"c", "p2/scan"}, {"d", "given"}, {"e", "alone"}};
   EXPECT_EQ(groups("m.csv"), wanted);
+}
+
+TEST_F(VolumeGroups, FoldersThatLookLikePatientsAreTold) {
+  VolumesConfig config = pairs();
+  config.preflight = "headers";
+  const auto told = [&] {
+    ::testing::internal::CaptureStderr();
+    find_volume_cases(config);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  for (const char* folder : {"p1", "p2", "p3"}) write_in(folder, std::string(folder) + "_scan");
+  EXPECT_EQ(told(), "");  // one each
+  write_in("p2/later", "again");
+  EXPECT_EQ(told(),
+            "volumes: 1 of 3 folders in '" + root +
+                "' hold several images ('p2' 2), each of which is a group of its own: a split "
+                "may part them. If a folder is a patient, name it: by volumes.group_pattern, "
+                "where names of cases have it, or in a manifest's column 'group'\n");
+  config.group_pattern = "(.)";
+  EXPECT_EQ(told(), "");  // somebody said it
+  config.group_pattern.clear();
+  for (const char* folder : {"p1", "p3"}) std::filesystem::remove_all(root + "/" + folder);
+  write_in("other", "a");
+  EXPECT_EQ(told(), "");  // two folders may be parts of a set
 }
 
 }  // namespace

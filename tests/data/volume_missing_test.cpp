@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
 #include "tests/data/volume_fixture.hpp"
 
@@ -33,6 +34,47 @@ TEST_F(VolumeMissing, ACellThatLacksOneChannelIsLeftOut) {
     for (int64_t c = 0; c < 3; ++c)
       EXPECT_EQ(s.input.data<float>()[i * 3 + c], lacks ? 0 : 5) << i << " " << c;
   }
+}
+
+TEST_F(VolumeMissing, HowManyAreLeftOutIsTold) {
+  Tensor image = Tensor::full({4, 4, 4, 2}, 5, DType::f32);
+  image.data<float>()[2 * 2] = NAN;
+  for (int c = 0; c < 2; ++c) image.data<float>()[9 * 2 + c] = NAN;
+  write("a_image.h5", "raw", image);
+  write("a_label.h5", "label", Tensor::full({4, 4, 4}, 1, DType::u8));
+  VolumesConfig config = pairs();
+  config.order = "xyzc";
+  config.missing = "mask";
+  const auto told = [&] {
+    ::testing::internal::CaptureStderr();
+    const VolumeCases found = find_volume_cases(config);
+    EXPECT_EQ(found.cases.at(0).missing.cells, config.preflight == "headers" ? 0 : 64);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(
+      told(),
+      "volumes.missing = mask: 2 of 64 cells (3.12 %) have no value and are left out, in 1 of 1 "
+      "case; most in 'a', 3.12 %\n");
+  config.preflight = "headers";
+  EXPECT_EQ(told(), "");  // nobody looked
+}
+
+TEST(MissingCells, ACaseThatLacksHalfIsAWarning) {
+  const auto told = [](const std::vector<NamedMissing>& cases) {
+    ::testing::internal::CaptureStderr();
+    tell_missing(cases, "files.missing");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(told({{"a", {0, 10}}, {"b", {}}}), "");
+  EXPECT_EQ(told({{"a", {1, 10}}, {"b", {4, 10}}, {"c", {}}, {"d", {0, 20}}}),
+            "files.missing = mask: 5 of 40 cells (12.5 %) have no value and are left out, in 2 of "
+            "3 cases; "
+            "most in 'b', 40 %\n");
+  EXPECT_EQ(
+      told({{"a", {5, 10}}, {"b", {4, 10}}}),
+      "warn: files.missing = mask: 9 of 20 cells (45 %) have no value and are left out, in 2 of 2 "
+      "cases; most in 'a', 50 %. Is a fill value or valid range of the files another one than it "
+      "should be?\n");
 }
 
 }  // namespace

@@ -70,6 +70,15 @@ TEST_F(WindValuesTest, MissingWindInOpenCellsIsRefusedOrMasked) {
       EXPECT_EQ(s.target.data<float>()[i], plain.target.data<float>()[i]);
     }
   EXPECT_EQ(data.moments(0).n, WindDataset(config_).moments(0).n);
+  // How many are left out is told once they were looked at: of the open cells, so not the building.
+  config_.files.preflight = "full";
+  ::testing::internal::CaptureStderr();
+  const WindFiles files = find_wind_files(config_);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("files.missing = mask: 1 of "),
+                    HasSubstr("in 1 of 6 cases; most in '0VF1'")));
+  EXPECT_EQ(files.cases.at(0).missing.missing, 1);
+  EXPECT_EQ(files.cases.at(0).missing.cells, data.moments(0).n + 1);
 }
 
 TEST_F(WindValuesTest, InfiniteWindIsRefused) {
