@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 
 namespace bora::detail {
 namespace {
@@ -48,23 +49,10 @@ std::string number_text(T value) {
 
 void check_utf8(const ConfigEntry& entry, const std::string& text) {
   for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const int n = lead < 0x80       ? 1
-                  : lead >> 5 == 6  ? 2
-                  : lead >> 4 == 14 ? 3
-                  : lead >> 3 == 30 ? 4
-                                    : 0;
-    uint32_t code = n == 1 ? lead : lead & (0x7fu >> n);
-    bool good = n > 0 && i + static_cast<size_t>(n) <= text.size();
-    for (int k = 1; good && k < n; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + static_cast<size_t>(k)]);
-      good = next >> 6 == 2;
-      code = code << 6 | (next & 0x3fu);
-    }
-    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};  // by length: no overlong forms
-    if (!good || code < kSmallest[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+    const size_t n = utf8_bytes(text, i);
+    if (n == 0)
       throw UsageError(join(entry.key, ": the text is not UTF-8 (byte ", i, "), which TOML wants"));
-    i += static_cast<size_t>(n);
+    i += n;
   }
 }
 

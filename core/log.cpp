@@ -14,6 +14,7 @@
 
 #include "core/log_footer.hpp"
 #include "core/log_warnings.hpp"
+#include "core/printable.hpp"
 
 namespace bora {
 namespace {
@@ -90,7 +91,7 @@ void log_line(LogLevel at, const std::string& text) {
   std::string line;
   if (g_size > 1) line += detail::join("[", g_rank.load(), "/", g_size.load(), "] ");
   if (at != LogLevel::info) line += detail::join(kNames[static_cast<int>(at)], ": ");
-  line += text;
+  line += printable(text);
   line += '\n';
   const std::lock_guard lock(g_mutex);
   if (at >= LogLevel::warn) {

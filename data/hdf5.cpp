@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 
 #include "core/crash_note.hpp"
 #include "core/error.hpp"
@@ -165,6 +166,13 @@ std::string Status::text(Code) {
             ": then rewrite it there, with h5repack --high=2 FILE NEW (in h5py: "
             "libver=('earliest', 'v110'))";
   return text.empty() ? "no reason given by the library" : text;
+}
+
+void detail::refuse_call(const char* call, int64_t code, std::source_location where) {
+  const std::string_view text = call;
+  bora::detail::throw_error(bora::detail::join(Status::name, ": ", text.substr(0, text.find('(')),
+                                               " failed: ", Status::text(code)),
+                            where);
 }
 
 Id::Id(int64_t value) : value_(value), process_(::getpid()) {}

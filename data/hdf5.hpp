@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,10 +51,12 @@ bool holds_lock();
 /// Throws Error unless it does.  A race inside the library shows once in a thousand runs; this
 /// shows it in the first.
 void require_lock(const char* call);
+/// Throws Error "HDF5: H5Dread failed: <why>": the call's name, without our arguments.
+[[noreturn]] void refuse_call(const char* call, int64_t code, std::source_location where);
 template <class T>
-T checked(T code, const char* expression,
-          std::source_location where = std::source_location::current()) {
-  ::bora::check<Status>(static_cast<int64_t>(code), expression, where);
+T checked(T code, const char* call, std::source_location where = std::source_location::current()) {
+  if (!Status::ok(static_cast<int64_t>(code))) [[unlikely]]
+    refuse_call(call, static_cast<int64_t>(code), where);
   return code;
 }
 }  // namespace detail

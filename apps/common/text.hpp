@@ -22,4 +22,11 @@ inline std::string brief(double value) {
   return out.str();
 }
 
+/// With six, as C++ prints by itself.
+inline std::string six_digits(double value) {
+  std::ostringstream out;
+  out << std::setprecision(6) << value;
+  return out.str();
+}
+
 }  // namespace bora::apps

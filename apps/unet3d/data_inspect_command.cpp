@@ -8,7 +8,7 @@
 #include "apps/common/text.hpp"
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
-#include "apps/unet3d/field_report.hpp"
+#include "apps/unet3d/file_report.hpp"
 #include "comm/communicator.hpp"
 #include "core/log.hpp"
 #include "data/output_place.hpp"
@@ -58,18 +58,25 @@ int data_inspect_command(MpiSession& session, const std::vector<std::string>& ar
   // Owned: a thread that waits for a file may outlive the call.
   std::vector<data::PreflightItem> items;
   for (const std::string& file : files) items.push_back({file, {file}});
-  const auto check = [files, config](size_t i, data::PreflightDepth, std::vector<std::string>&) {
+  const auto check = [files, config](size_t i, data::PreflightDepth,
+                                     std::vector<std::string>& problems) {
     data::check_readable_file(files[i]);
-    return report_file(files[i], {.variable = config.variable,
-                                  .order = config.order,
-                                  .values = config.values,
-                                  .picture = config.picture});
+    return report_file(files[i],
+                       {.variable = config.variable,
+                        .order = config.order,
+                        .values = config.values,
+                        .picture = config.picture},
+                       problems);
   };
   const data::PreflightReport report = data::preflight(
       items, check, {.level = data::PreflightLevel::full, .what = "files"}, ranks.get());
   if (session.rank() == 0) {
-    for (size_t i = 0; i < files.size(); ++i)
-      std::printf("%s%s", i > 0 ? "\n" : "", report.records[i].c_str());
+    const char* between = "";
+    for (const std::string& record : report.records) {
+      if (record.empty()) continue;
+      std::printf("%s%s", between, record.c_str());
+      between = "\n";
+    }
     std::fflush(stdout);
     for (const auto& problems : report.problems)
       for (const std::string& problem : problems) log_error(problem);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file of fields holds, as text for a person.
+// What a field of a file holds, as text for a person.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "data/value_summary.hpp"
 #include "data/volume_file.hpp"
@@ -10,15 +11,16 @@
 namespace bora::unet3d {
 
 struct FieldReportOptions {
-  std::string variable;  ///< empty: all that have three axes
-  std::string order;     ///< VolumeSource::order
-  bool values = true;    ///< read them
-  std::string picture;   ///< PNG of the field; empty: none
+  std::string variable = {};  ///< empty: all that have three axes
+  std::string order = {};     ///< VolumeSource::order
+  bool values = true;         ///< read them
+  std::string picture = {};   ///< PNG of the field; empty: none
 };
 
-/// Some lines: format, fields, axes, units, orientation, chunks, codec, values, attributes.
-/// Throws Error naming the file where it cannot be read.
-std::string report_file(const std::string& path, const FieldReportOptions& options);
+/// Some lines: axes, units, orientation, chunks, codec, values.  Throws Error naming the file where
+/// the field cannot be opened as a volume; that its values cannot be read is said, and a problem.
+std::string report_field(const data::VolumeSource& source, const FieldReportOptions& options,
+                         std::vector<std::string>& problems);
 
 /// Of all values and channels of an open field.
 data::ValueSummary summarise(const data::VolumeFile& file);
