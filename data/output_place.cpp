@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/output_place.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "core/error.hpp"
 
@@ -42,6 +43,20 @@ void refuse_folder(const std::string& file, const std::string& what) {
   if (fs::is_directory(file, ignored)) refuse(what, "'" + file + "' is a folder, wanted a file");
 }
 
+/// The errno of making a file there, or 0.  A file without a name tries it and leaves nothing;
+/// file systems that have none are asked for the permission alone.
+int why_unwritable(const fs::path& folder) {
+  const int file = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (file >= 0) {
+    ::close(file);
+    return 0;
+  }
+  const int reason = errno;
+  if (reason != EOPNOTSUPP && reason != EISDIR && reason != ENOENT && reason != EINVAL)
+    return reason;
+  return ::access(folder.c_str(), W_OK | X_OK) != 0 ? errno : 0;
+}
+
 }  // namespace
 
 void check_folder(const std::string& folder, const std::string& what) {
@@ -62,9 +77,9 @@ void check_folder(const std::string& folder, const std::string& what) {
                      "; wanted a folder that may be written to");
   if (status.type() != fs::file_type::directory)
     refuse(what, "'" + at.string() + "' is a file, wanted a folder");
-  if (::access(at.c_str(), W_OK | X_OK) != 0)
-    refuse(what, "the folder '" + at.string() + "' may not be written to (" + std::strerror(errno) +
-                     "); wanted one that may");
+  if (const int reason = why_unwritable(at); reason != 0)
+    refuse(what, "the folder '" + at.string() + "' may not be written to (" +
+                     std::generic_category().message(reason) + "); wanted one that may");
 }
 
 void make_folder(const std::string& folder, const std::string& what) {

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/dry_run.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 #include "apps/common/progress.hpp"
@@ -17,6 +12,7 @@
 #include "apps/common/threads.hpp"
 #include "apps/train/dry_run_text.hpp"
 #include "apps/train/parallel.hpp"
+#include "apps/train/run_folder.hpp"
 #include "apps/train/setup.hpp"
 #include "core/host.hpp"
 #include "core/log.hpp"
@@ -129,22 +125,6 @@ Verdict worst(const std::vector<HostMemory>& places) {
 FreeMemory free_now(Device device, const DryRunOptions& options) {
   if (options.free_bytes >= 0) return {options.free_bytes, "given"};
   return device == cpu() ? free_host_memory(options.memory) : free_memory(device);
-}
-
-/// Throws UsageError where no file can be made in `at`.  A file without a name tries it and leaves
-/// nothing; file systems that have none are asked for the permission alone.
-void refuse_unwritable(const std::string& dir, const fs::path& at) {
-  int reason = 0;
-  const int file = ::open(at.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-  if (file >= 0)
-    ::close(file);
-  else if (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL)
-    reason = ::access(at.c_str(), W_OK | X_OK) != 0 ? errno : 0;
-  else
-    reason = errno;
-  if (reason != 0)
-    throw UsageError("output.dir " + dir + ": nothing can be written in " + at.string() + ": " +
-                     std::generic_category().message(reason));
 }
 
 /// Micro-steps of an epoch on a rank.
@@ -266,24 +246,12 @@ DryRun dry_run(const Trainer::MakeTask& make_task, const RunConfig& config, Coll
 
 std::string check_output(const RunConfig& config, int64_t checkpoint_bytes) {
   const std::string& dir = config.output.dir;
+  const std::string found = other_run(config);
+  data::check_folder(dir, "output.dir " + dir);
   std::error_code failure;
   fs::path at = fs::absolute(dir, failure).lexically_normal();
   const bool there = fs::exists(at, failure);
-  std::string found;
-  if (there) {
-    if (!fs::is_directory(at, failure)) throw UsageError("output.dir " + dir + " is no folder");
-    for (const fs::directory_entry& entry : fs::directory_iterator(at, failure)) {
-      const std::string name = entry.path().filename().string();
-      if (name == "metrics.jsonl" || name == "config.toml" || name.ends_with(".h5")) found = name;
-    }
-  }
-  if (!found.empty() && !config.resume && !config.overwrite)
-    throw UsageError("output.dir " + dir + " holds a run already (" + found +
-                     "): --resume goes on with it, --overwrite removes it and begins anew");
-  while (!fs::exists(at, failure) && at.has_parent_path() && at != at.parent_path())
-    at = at.parent_path();
-  refuse_unwritable(dir, at);
-  data::check_folder(dir, "output.dir " + dir);  // a link to nothing on the way
+  while (!fs::exists(at, failure) && at != at.parent_path()) at = at.parent_path();
   std::string line = "output: " + dir;
   if (found.empty())
     line += there ? " (no run in it yet)" : " (to be made)";

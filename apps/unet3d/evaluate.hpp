@@ -29,9 +29,8 @@ struct EvaluateConfig : FieldConfig {
             field("root", &EvaluateConfig::root, "folder of the data set, if not the run's own"),
             field(
                 "output", &EvaluateConfig::output,
-                "the table, one row per case, predictor and region, or per case and class: CSV, or "
-                "JSON for a name ending "
-                "in .json"),
+                "the table, one row per case, predictor and region, or per case and class: a name "
+                "ending in .csv, or in .json for JSON; others are refused"),
             field("json", &EvaluateConfig::json, "the same numbers as JSON, too"),
             field("pictures", &EvaluateConfig::pictures,
                   "folder for pictures of the best, the median and the worst case"),

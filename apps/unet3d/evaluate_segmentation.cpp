@@ -98,8 +98,11 @@ void evaluate_segmentation(const EvaluateConfig& config, TrainedModel& trained, 
                      std::to_string(trained.validation.size()) + " validation, " +
                      std::to_string(trained.test.size()) + " test)");
   if (ranks.rank() == 0) {
-    std::vector<const data::VolumeCase*> files;
-    for (const int64_t i : part) files.push_back(&cases.all().at(i));
+    std::vector<OrientedFile> files;
+    for (const int64_t i : part) {
+      const data::VolumeCase& c = cases.all().at(i);
+      files.push_back({c.image.path, c.orientation});
+    }
     warn_of_orientation(trained.path, trained.orientation, files);
   }
   const SegmentationScores scores = score_volumes(trained, cases, part, config, ranks);

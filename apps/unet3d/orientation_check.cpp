@@ -24,14 +24,13 @@ bool orientations_agree(const std::string& a, const std::string& b) {
 }
 
 std::string orientation_warning(const std::string& checkpoint, const std::string& trained,
-                                const std::vector<const data::VolumeCase*>& files) {
+                                const std::vector<OrientedFile>& files) {
   constexpr size_t kNamed = 3;
   std::string names;
   size_t n = 0;
-  for (const data::VolumeCase* c : files) {
-    if (orientations_agree(trained, c->orientation)) continue;
-    if (n++ < kNamed)
-      names += (n == 1 ? "'" : ", '") + c->image.path + "' (" + c->orientation + ")";
+  for (const OrientedFile& f : files) {
+    if (orientations_agree(trained, f.orientation)) continue;
+    if (n++ < kNamed) names += (n == 1 ? "'" : ", '") + f.path + "' (" + f.orientation + ")";
   }
   if (n == 0) return {};
   return detail::join(
@@ -45,7 +44,7 @@ std::string orientation_warning(const std::string& checkpoint, const std::string
 }
 
 void warn_of_orientation(const std::string& checkpoint, const std::string& trained,
-                         const std::vector<const data::VolumeCase*>& files) {
+                         const std::vector<OrientedFile>& files) {
   const std::string warning = orientation_warning(checkpoint, trained, files);
   if (!warning.empty()) log_warn(warning);
 }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "data/checkpoint.hpp"
-#include "data/volume_cases.hpp"
 
 namespace bora::unet3d {
 
@@ -21,12 +20,16 @@ std::string trained_orientation(data::CheckpointReader& reader);
 /// False only where both are known, by affines or both by coordinates, and differ.
 bool orientations_agree(const std::string& a, const std::string& b);
 
+struct OrientedFile {
+  std::string path, orientation;  ///< as VolumeCase::orientation
+};
+
 /// The warning for those of `files` whose axes run otherwise than `trained` says, naming both and
 /// what helps; empty if none does.  `checkpoint`: path of the network.
 std::string orientation_warning(const std::string& checkpoint, const std::string& trained,
-                                const std::vector<const data::VolumeCase*>& files);
+                                const std::vector<OrientedFile>& files);
 /// Logs it, if there is one.
 void warn_of_orientation(const std::string& checkpoint, const std::string& trained,
-                         const std::vector<const data::VolumeCase*>& files);
+                         const std::vector<OrientedFile>& files);
 
 }  // namespace bora::unet3d

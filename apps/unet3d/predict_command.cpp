@@ -39,18 +39,17 @@ void check_output(const std::string& output, const PredictNames& names) {
   }
 }
 
-/// Adds "input i: what is wrong" to a text for the other ranks.
-void note(std::string& notes, size_t i, const std::string& problem) {
-  notes += std::to_string(i) + ' ' + problem + '\0';
+/// Adds "input i: what is said of it" to a text for the other ranks.
+void note(std::string& notes, size_t i, const std::string& said) {
+  notes += std::to_string(i) + ' ' + said + '\0';
 }
 
 /// All ranks' notes, by input.  Collective.
-void gather_notes(const std::string& mine, std::vector<std::string>& problems, Collective& ranks) {
+void gather_notes(const std::string& mine, std::vector<std::string>& said, Collective& ranks) {
   for (const std::string& text : ranks.all_gather_text(mine, "inputs"))
     for (size_t at = 0; at < text.size();) {
       const size_t space = text.find(' ', at), end = text.find('\0', at);
-      problems.at(std::stoul(text.substr(at, space - at))) =
-          text.substr(space + 1, end - space - 1);
+      said.at(std::stoul(text.substr(at, space - at))) = text.substr(space + 1, end - space - 1);
       at = end + 1;
     }
 }
@@ -67,25 +66,31 @@ void with_name_of(const std::string& file, const std::function<void()>& body) {
   }
 }
 
-/// Looks into all inputs, shared among the ranks; `bad[i]` is what is wrong with input i.
-std::vector<std::string> look_into(const Predictor& predictor,
-                                   const std::vector<PredictInput>& inputs, Collective& ranks) {
-  std::string mine;
+struct Looks {
+  std::vector<std::string> bad;   ///< what is wrong with each input
+  std::vector<std::string> seen;  ///< what Predictor::look_into gave for each
+};
+
+/// Looks into all inputs, shared among the ranks.
+Looks look_into(const Predictor& predictor, const std::vector<PredictInput>& inputs,
+                Collective& ranks) {
+  std::string wrong, seen;
   ranks.agree("looking into the inputs", [&] {
     for (size_t i = static_cast<size_t>(ranks.rank()); i < inputs.size();
          i += static_cast<size_t>(ranks.size())) {
       try {
-        with_name_of(inputs[i].file, [&] { predictor.look_into(inputs[i].file); });
+        with_name_of(inputs[i].file, [&] { note(seen, i, predictor.look_into(inputs[i].file)); });
       } catch (const UsageError&) {
         throw;  // no fault of the file's
       } catch (const Error& e) {
-        note(mine, i, e.what());
+        note(wrong, i, e.what());
       }
     }
   });
-  std::vector<std::string> bad(inputs.size());
-  gather_notes(mine, bad, ranks);
-  return bad;
+  Looks all{std::vector<std::string>(inputs.size()), std::vector<std::string>(inputs.size())};
+  gather_notes(wrong, all.bad, ranks);
+  gather_notes(seen, all.seen, ranks);
+  return all;
 }
 
 constexpr size_t kListed = 20;  // lines of a message; a broken copy has hundreds
@@ -160,7 +165,7 @@ int predict_command(MpiSession& session, const std::vector<std::string>& args) {
   if (session.rank() == 0 && inputs.size() < n_found)
     log_info(n_found - inputs.size(), " of ", n_found, " ", names.what,
              "s have a prediction already");
-  const std::vector<std::string> bad = look_into(*predictor, inputs, *ranks);
+  const auto [bad, seen] = look_into(*predictor, inputs, *ranks);
   if (any(bad)) {
     const std::string text = listed(bad, names.what);
     BORA_CHECK(
@@ -168,6 +173,7 @@ int predict_command(MpiSession& session, const std::vector<std::string>& args) {
         inputs.size() > 1 ? "\n(--on_bad_files=skip leaves such " + names.what + "s out)" : "");
     if (session.rank() == 0) log_warn("left out: ", text);
   }
+  if (session.rank() == 0) predictor->tell_of(inputs, seen);
   const std::vector<std::string> failed = predict_all(config, *predictor, inputs, bad, *ranks);
   BORA_CHECK(!any(failed), "predict: no prediction for ", listed(failed, names.what));
   return 0;

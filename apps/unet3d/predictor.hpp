@@ -55,8 +55,15 @@ class Predictor {
   virtual PredictNames names() const = 0;
   /// Throws UsageError for settings that do not go with so many inputs.
   virtual void check_fit(size_t n_inputs) const { static_cast<void>(n_inputs); }
-  /// Opens an input and throws what speaks against a prediction, without reading its values.
-  virtual void look_into(const std::string& file) const = 0;
+  /// Opens an input and throws what speaks against a prediction, without reading its values.  Gives
+  /// what tell_of wants to know of it.
+  virtual std::string look_into(const std::string& file) const = 0;
+  /// Logs what is to be said of all inputs together, once: `seen[i]` is what look_into gave for
+  /// input i, on whichever rank; empty where it threw.
+  virtual void tell_of(const std::vector<PredictInput>& inputs,
+                       const std::vector<std::string>& seen) const {
+    static_cast<void>(inputs), static_cast<void>(seen);
+  }
   /// Predicts and writes one input; beats now and then.
   virtual void predict(const PredictInput& input, Pulse& pulse) = 0;
 };

@@ -47,7 +47,17 @@ class SegmentationPredictor final : public Predictor {
             .suffixes = ".nii.gz, .nii, .h5, .hdf5 or .nc"};
   }
 
-  void look_into(const std::string& image) const override { plan(open(image)); }
+  std::string look_into(const std::string& image) const override {
+    const data::VolumeCase files = open(image);
+    plan(files);
+    return files.orientation;
+  }
+  void tell_of(const std::vector<PredictInput>& inputs,
+               const std::vector<std::string>& orientations) const override {
+    std::vector<OrientedFile> images;
+    for (size_t i = 0; i < inputs.size(); ++i) images.push_back({inputs[i].file, orientations[i]});
+    warn_of_orientation(trained_.path, trained_.orientation, images);
+  }
 
   void predict(const PredictInput& input, Pulse& pulse) override {
     const auto start = std::chrono::steady_clock::now();
@@ -57,9 +67,6 @@ class SegmentationPredictor final : public Predictor {
     ClassJob job{.cases = &cases, .plan = plan(files)};
     job.compute = precision_type(config_.precision);
     job.after_window = [&] { pulse.beat(); };
-    const std::string turned = orientation_warning(trained_.path, trained_.orientation, {&files});
-    if (!turned.empty() && n_turned_ < kMostTurned)
-      log_warn(turned, ++n_turned_ == kMostTurned ? "; further images are not told" : "");
     if (job.plan.text != told_) log_info(files.name, ": ", told_ = job.plan.text);
 
     const data::VolumeInfo like = data::open_volume(files.image)->info();
@@ -150,8 +157,6 @@ class SegmentationPredictor final : public Predictor {
   TrainedModel& trained_;
   LabelValues values_;
   std::string told_;  // the plan that was logged last
-  static constexpr int kMostTurned = 3;
-  int n_turned_ = 0;  // images that run otherwise, as a warning has told
   bool values_told_ = false;
 };
 

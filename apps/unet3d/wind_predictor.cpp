@@ -96,8 +96,9 @@ class WindPredictor final : public Predictor {
                        " is not told the angle (it was trained without data.angle_channels)");
   }
 
-  void look_into(const std::string& mask) const override {
+  std::string look_into(const std::string& mask) const override {
     plan_field(config_, trained_, open_case(config_, trained_, mask).grid);
+    return {};
   }
 
   void predict(const PredictInput& input, Pulse& pulse) override {

@@ -82,28 +82,22 @@ TEST_F(OrientationTest, OlderCheckpointsAndUnknownOnesAreTaken) {
 }
 
 TEST_F(OrientationTest, AWarningNamesBothAndWhatHelps) {
-  std::vector<data::VolumeCase> files(5);
-  std::vector<const data::VolumeCase*> all;
-  for (size_t i = 0; i < files.size(); ++i) {
-    files[i].image.path = "v" + std::to_string(i) + ".nii";
-    files[i].orientation = "LPS";
-    all.push_back(&files[i]);
-  }
-  files[1].orientation = "RAS";
+  std::vector<OrientedFile> all;
+  for (size_t i = 0; i < 5; ++i)
+    all.push_back({"v" + std::to_string(i) + ".nii", i == 1 ? "RAS" : "LPS"});
   EXPECT_EQ(orientation_warning("best.h5", "RAS", all),
             "the axes of 4 of 5 images run otherwise than those of the volumes that the network of "
             "best.h5 was trained on (RAS): 'v0.nii' (LPS), 'v2.nii' (LPS), 'v3.nii' (LPS), ...; it "
             "sees them mirrored or turned. unet3d data convert --orientation=ras turns them");
-  EXPECT_THAT(orientation_warning("best.h5", "LAS", {&files[1]}),
+  EXPECT_THAT(orientation_warning("best.h5", "LAS", {all[1]}),
               AllOf(HasSubstr("1 of 1 image run"), HasSubstr("(LAS): 'v1.nii' (RAS)"),
                     HasSubstr("Turn them to LAS")));
-  EXPECT_EQ(orientation_warning("best.h5", "RAS", {&files[1]}), "");
+  EXPECT_EQ(orientation_warning("best.h5", "RAS", {all[1]}), "");
   EXPECT_EQ(orientation_warning("best.h5", "", all), "") << "an older checkpoint";
   EXPECT_EQ(orientation_warning("best.h5", "x+ y+ z+", all), "") << "not to be compared";
-  files[0].orientation.clear();
-  EXPECT_EQ(orientation_warning("best.h5", "RAS", {&files[0]}), "");
-  files[0].orientation = "x+ y- z+";
-  EXPECT_THAT(orientation_warning("best.h5", "x+ y+ z+", {&files[0]}), HasSubstr("ncpdq"));
+  EXPECT_EQ(orientation_warning("best.h5", "RAS", {{"v.nii", ""}}), "");
+  EXPECT_THAT(orientation_warning("best.h5", "x+ y+ z+", {{"v.nc", "x+ y- z+"}}),
+              HasSubstr("ncpdq"));
 }
 
 }  // namespace

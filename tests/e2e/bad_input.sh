@@ -89,5 +89,7 @@ fi
 
 # A folder that cannot be written.
 touch "$work/file"
-expect_failure 1 "$work/file" "${two[@]}" train "${small[@]}" --train.epochs=1 --output.dir="$work/file/run"
+ln -s "$work/nowhere" "$work/link"
+expect_failure 2 "output.dir $work/file/run: '$work/file' is a file, wanted a folder" "${two[@]}" train "${small[@]}" --train.epochs=1 --output.dir="$work/file/run"
+expect_failure 2 "output.dir $work/link: '$work/link' is a link to nothing, wanted a folder" "${two[@]}" train "${small[@]}" --train.epochs=1 --output.dir="$work/link"
 echo "bad input: all as it should be"

@@ -70,6 +70,12 @@ quiet mpirun -n 2 "${evaluate[@]}" --root="$work/mirrored" --output="$work/mirro
 [ "$(grep -c "run otherwise than those of the volumes .* (RAS): '$work/mirrored/head_image.nii.gz' (LAS)" "$work/log")" -eq 1 ] ||
   { cat "$work/log" >&2; fail "evaluate does not warn of another orientation, once"; }
 
+mkdir "$work/three"
+for n in a b c; do cp "$work/mirrored/head_image.nii.gz" "$work/three/${n}_image.nii.gz"; done
+quiet mpirun -n 2 "$bin/unet3d" predict --checkpoint="$run/best.h5" --output="$work/three" "$work/three"
+[ "$(grep "run otherwise than" "$work/log" | grep -c "axes of 3 of 3 images")" -eq 1 ] ||
+  { cat "$work/log" >&2; fail "predict on two ranks does not warn once of all images"; }
+
 # A run that stops and goes on has the bits of one that does not; other settings of what is scored are refused.
 quiet mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$work/half" --train.max_updates=11
 quiet mpirun -n 2 "$bin/unet3d" train "${small[@]}" --output.dir="$work/half" --resume

@@ -34,8 +34,10 @@ printf '%s\n' "--train.seed=1 --output.dir=$work/sweep1 --train.max_updates=2" \
   "--train.seed=2 --output.dir=$work/sweep2 --train.max_hours=0.000001" >"$work/sweep.txt"
 job=$(SWEEP=$work/sweep.txt TASK_LOGS=$work/ranks UNET3D="$bin/unet3d" sbatch --parsable --array=1-3 --nodes=1 --ntasks-per-node=1 \
   --cpus-per-task=1 --time=2 --output="$work/sweep-%A_%a.out" "$root/slurm/unet3d-cpu.sbatch" "${small[@]}" --train.epochs=1)
-for _ in $(seq 200); do
-  if grep -qs "requeueing" "$work/sweep-${job}_2.out"; then break; fi
+# Under load a task that has been submitted first may run last: all three have their say before the array is ended.
+for _ in $(seq 450); do
+  if grep -qs "requeueing" "$work/sweep-${job}_2.out" && grep -qs "there is no line 3" "$work/sweep-${job}_3.out" &&
+    grep -qs "trained 2 updates" "$work"/ranks/*-0.log; then break; fi
   sleep 0.2
 done
 grep -q "requeueing job ${job}_2" "$work/sweep-${job}_2.out" || { cat "$work"/sweep*.out >&2; fail "the stopped task did not requeue itself"; }
