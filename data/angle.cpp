@@ -33,7 +33,11 @@ double AnglePatterns::parse(const std::string& name) const {
   }
   std::string list;
   for (const NamePattern& pattern : patterns_) list += (list.empty() ? "" : "  ") + pattern.text();
-  BORA_FAIL("'", name, "': no wind angle in the name; patterns tried: ", list);
+  BORA_FAIL(
+      "'", name,
+      "': no wind angle in the name; data.files.angle_patterns says where it stands (an empty "
+      "list: names have none, for networks without data.angle_channels); tried: ",
+      list);
 }
 
 double wrap_degrees(double degrees) {

@@ -13,11 +13,13 @@ namespace bora::data {
 struct CacheConfig {
   std::string kind = "none";
   double limit_gib = 4;
-  std::string folder;
+  std::string folder = {};
   int64_t chunks_mib = 64;
   /// No setting: of a dry run, which leaves no trace.  With "disk" nothing is made, kept or removed
   /// in `folder`, which need not be there.
   bool only_looks = false;
+  /// No setting: the table's name in messages.
+  std::string key = "cache";
 
   static constexpr auto fields() {
     using C = CacheConfig;

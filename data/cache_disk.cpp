@@ -75,23 +75,25 @@ int64_t bytes_in(const std::string& folder) {
     const uintmax_t bytes = fs::file_size(it->path(), gone);
     if (!gone) sum += static_cast<int64_t>(bytes);
   }
-  BORA_CHECK(!code, "cache.folder '", folder, "': ", code.message());
+  BORA_CHECK(!code, "the cache's folder '", folder, "': ", code.message());
   return sum;
 }
 
 class DiskStore final : public CacheStore {
  public:
   DiskStore(std::vector<int64_t> bytes, int64_t limit, std::vector<CacheKey> keys,
-            std::string folder, bool writes)
+            const CacheConfig& config)
       : bytes_(std::move(bytes)),
         limit_(limit),
         keys_(std::move(keys)),
-        folder_(std::move(folder)),
-        writes_(writes),
+        key_(config.key),
+        folder_(config.folder),
+        writes_(!config.only_looks),
         slots_(bytes_.size()) {
     if (folder_.empty())
-      throw UsageError("cache.kind=disk wants cache.folder, a folder on a disk of this host");
-    const std::string what = "cache.folder '" + folder_ + "'";
+      throw UsageError(key_ + ".kind=disk wants " + key_ +
+                       ".folder, a folder on a disk of this host");
+    const std::string what = key_ + ".folder '" + folder_ + "'";
     std::error_code code;
     if (!writes_) {
       check_folder(folder_, what);
@@ -146,8 +148,8 @@ class DiskStore final : public CacheStore {
       if (lacking != 0) fail("taking room for", temporary, lacking);
       if (bytes_in(folder_) > limit_) {
         full_ = true;
-        BORA_FAIL("cache.folder '", folder_, "' holds ", (bytes_in(folder_) >> 20),
-                  " MiB with it, cache.limit_gib allows ", limit_ >> 20,
+        BORA_FAIL(key_, ".folder '", folder_, "' holds ", (bytes_in(folder_) >> 20),
+                  " MiB with it, ", key_, ".limit_gib allows ", limit_ >> 20,
                   " MiB; no more is kept. What other data sets have left there may be removed");
       }
       write(file.fd, header.data(), kHeaderBytes, 0, temporary);
@@ -267,7 +269,7 @@ class DiskStore final : public CacheStore {
   const std::vector<int64_t> bytes_;
   const int64_t limit_;
   const std::vector<CacheKey> keys_;
-  const std::string folder_;
+  const std::string key_, folder_;
   const bool writes_;
   std::vector<std::atomic<State>> slots_;  // all open at first
   std::atomic<bool> full_{false};
@@ -276,11 +278,11 @@ class DiskStore final : public CacheStore {
 }  // namespace
 
 std::unique_ptr<CacheStore> make_disk_store(std::vector<int64_t> bytes, int64_t limit,
-                                            std::vector<CacheKey> keys, const std::string& folder,
-                                            bool writes, Collective* ranks) {
+                                            std::vector<CacheKey> keys, const CacheConfig& config,
+                                            Collective* ranks) {
   std::unique_ptr<CacheStore> store;
   const auto make = [&] {
-    store = std::make_unique<DiskStore>(std::move(bytes), limit, std::move(keys), folder, writes);
+    store = std::make_unique<DiskStore>(std::move(bytes), limit, std::move(keys), config);
   };
   ranks != nullptr ? ranks->agree("opening the cache's folder", make) : make();
   return store;

@@ -69,8 +69,8 @@ void remove_dead_segments() {
 
 class SharedStore final : public CacheStore {
  public:
-  SharedStore(std::vector<int64_t> bytes, int64_t limit, Collective* ranks)
-      : bytes_(std::move(bytes)), limit_(limit) {
+  SharedStore(std::vector<int64_t> bytes, int64_t limit, const std::string& key, Collective* ranks)
+      : bytes_(std::move(bytes)), limit_(limit), key_(key) {
     const auto n = static_cast<int64_t>(bytes_.size());
     const int64_t page = ::sysconf(_SC_PAGESIZE);
     header_bytes_ = rounded(
@@ -197,10 +197,11 @@ class SharedStore final : public CacheStore {
     BORA_CHECK(::statvfs(kFolder, &s) == 0, kFolder, ": ", std::strerror(errno));
     const auto free = static_cast<int64_t>(s.f_bavail) * static_cast<int64_t>(s.f_frsize);
     if (total() > free)
-      throw UsageError(bora::detail::join(
-          "cache.kind=shared: ", total() >> 20, " MiB are wanted (the data, or cache.limit_gib), ",
-          kFolder, " of host ", host_name(), " has ", free >> 20,
-          " MiB free: a smaller cache.limit_gib, cache.kind=ram or disk, or a larger ", kFolder));
+      throw UsageError(bora::detail::join(key_, ".kind=shared: ", total() >> 20,
+                                          " MiB are wanted (the data, or ", key_, ".limit_gib), ",
+                                          kFolder, " of host ", host_name(), " has ", free >> 20,
+                                          " MiB free: a smaller ", key_, ".limit_gib, ", key_,
+                                          ".kind=ram or disk, or a larger ", kFolder));
     const std::string own = new_name();
     fd_ = ::shm_open(("/" + own).c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     BORA_CHECK(fd_ >= 0, "making ", kFolder, "/", own, ": ", std::strerror(errno));
@@ -224,6 +225,7 @@ class SharedStore final : public CacheStore {
 
   const std::vector<int64_t> bytes_;
   const int64_t limit_;
+  const std::string key_;
   int64_t header_bytes_ = 0, room_ = 0;
   int fd_ = -1;
   Header* header_ = nullptr;
@@ -233,8 +235,8 @@ class SharedStore final : public CacheStore {
 }  // namespace
 
 std::unique_ptr<CacheStore> make_shared_store(std::vector<int64_t> bytes, int64_t limit,
-                                              Collective* ranks) {
-  return std::make_unique<SharedStore>(std::move(bytes), limit, ranks);
+                                              const std::string& key, Collective* ranks) {
+  return std::make_unique<SharedStore>(std::move(bytes), limit, key, ranks);
 }
 
 }  // namespace bora::data

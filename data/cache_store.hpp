@@ -10,6 +10,7 @@
 #include "core/collective.hpp"
 #include "core/shape.hpp"
 #include "core/tensor.hpp"
+#include "data/cache_config.hpp"
 
 namespace bora::data {
 
@@ -49,15 +50,15 @@ class CacheStore {
 
 /// `bytes` of each field, `limit` of all that are kept.
 std::unique_ptr<CacheStore> make_ram_store(std::vector<int64_t> bytes, int64_t limit);
-/// Collective (nullptr: this process alone); throws UsageError on all ranks where /dev/shm has not
-/// the room.
+/// Collective (nullptr: this process alone); throws UsageError on all ranks, naming settings of the
+/// table `key`, where /dev/shm has not the room.
 std::unique_ptr<CacheStore> make_shared_store(std::vector<int64_t> bytes, int64_t limit,
-                                              Collective* ranks);
+                                              const std::string& key, Collective* ranks);
 /// `keys`: texts of one line that say which field it is, of which state of its file.  Collective;
-/// throws UsageError on all ranks for a folder that is empty, or cannot be written to.  `writes`
-/// false: nothing is made, kept or removed in the folder, which need not be there.
+/// throws UsageError on all ranks for a config.folder that is empty, or cannot be written to.
+/// config.only_looks: nothing is made, kept or removed in the folder, which need not be there.
 std::unique_ptr<CacheStore> make_disk_store(std::vector<int64_t> bytes, int64_t limit,
-                                            std::vector<CacheKey> keys, const std::string& folder,
-                                            bool writes, Collective* ranks);
+                                            std::vector<CacheKey> keys, const CacheConfig& config,
+                                            Collective* ranks);
 
 }  // namespace bora::data

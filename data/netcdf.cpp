@@ -16,12 +16,10 @@ using hdf5::detail::list_of;
 
 /// For each wanted axis its place in the file.
 std::vector<int> places_of(const VariableInfo& info, const std::vector<std::string>& axes) {
+  check_dimension_names(info);
   std::vector<int> places;
   for (const std::string& axis : axes) {
     const auto it = std::find(info.dimensions.begin(), info.dimensions.end(), axis);
-    BORA_CHECK(std::count(it, info.dimensions.end(), axis) <= 1, "dimension '", axis,
-               "' occurs more than once in ", list_of(info.dimensions),
-               ", so which axis is meant is not said; give the second one a name of its own");
     BORA_CHECK(it != info.dimensions.end(), "no dimension '", axis, "'; the variable has ",
                list_of(info.dimensions), ", wanted ", list_of(axes));
     const int place = static_cast<int>(it - info.dimensions.begin());
@@ -44,6 +42,14 @@ bool is_bare(const hdf5::Dataset& d) {
 }
 
 }  // namespace
+
+void check_dimension_names(const VariableInfo& variable) {
+  const std::vector<std::string>& names = variable.dimensions;
+  for (const std::string& name : names)
+    BORA_CHECK(name.empty() || std::count(names.begin(), names.end(), name) == 1, "dimension '",
+               name, "' occurs more than once in ", list_of(names),
+               ", so which axis is meant is not said; give the second one a name of its own");
+}
 
 NetcdfFile NetcdfFile::open(const std::string& path, const std::vector<std::string>& unnamed) {
   NetcdfFile file;

@@ -30,6 +30,9 @@ struct Range {
   int64_t count = -1;
 };
 
+/// Throws Error where a name stands twice: which axis is meant by it, nobody knows.
+void check_dimension_names(const VariableInfo& variable);
+
 /// A NetCDF-4 file that is open for reading.  The root group only.  Keep it no longer than a
 /// reading scope.  Files of NetCDF-3, truncated or foreign ones are refused by name (hdf5::File).
 class NetcdfFile {

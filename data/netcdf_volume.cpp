@@ -51,6 +51,7 @@ std::string name_of_axis(const NetcdfFile& file, const std::string& dimension) {
 
 VolumeAxes axes_of(const NetcdfFile& file, const VariableInfo& v, const std::string& order) {
   if (!order.empty()) return axes_from_order(order, v.extents.size());
+  check_dimension_names(v);
   std::vector<std::string> names;
   for (const std::string& dimension : v.dimensions) names.push_back(name_of_axis(file, dimension));
   const std::optional<VolumeAxes> axes = axes_from_names(names, v.extents);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/log.hpp"
@@ -131,11 +132,11 @@ std::string PreflightReport::line() const {
       n_read == n_cases ? "all values read"
       : n_read == 0
           ? "no values read, only what the files say of themselves"
-          : bora::detail::join("values of ", n_read, " cases read, spread evenly; of ",
+          : bora::detail::join("values of ", counted(n_read, "case"), " read, spread evenly; of ",
                                n_cases - n_read, " only what the files say of themselves");
   return bora::detail::join(
-      "pre-flight: ", n_files, " files (", mib(bytes), ") of ", n_cases, " cases in ", time, " by ",
-      n_threads, n_threads == 1 ? " thread" : " threads", ", preflight = ", name_of(level), ": ",
+      "pre-flight: ", counted(n_files, "file"), " (", mib(bytes), ") of ", counted(n_cases, "case"),
+      " in ", time, " by ", counted(n_threads, "thread"), ", preflight = ", name_of(level), ": ",
       read, ", ", n_bad == 0 ? std::string("none bad") : std::to_string(n_bad) + " bad");
 }
 

@@ -80,7 +80,8 @@ std::unique_ptr<VolumeCache> VolumeCache::make(const CacheConfig& config,
   hdf5::set_chunk_cache(config.chunks_mib << 20);
   if (config.kind == "none") return nullptr;
   if (!(config.limit_gib > 0))
-    throw UsageError(bora::detail::join("cache.limit_gib is ", config.limit_gib, ": wanted > 0"));
+    throw UsageError(
+        bora::detail::join(config.key, ".limit_gib is ", config.limit_gib, ": wanted > 0"));
   std::vector<int64_t> bytes;
   std::vector<CacheKey> keys;
   for (const CachedField& f : fields) {
@@ -92,12 +93,11 @@ std::unique_ptr<VolumeCache> VolumeCache::make(const CacheConfig& config,
   if (config.kind == "ram")
     store = make_ram_store(std::move(bytes), limit);
   else if (config.kind == "shared")
-    store = make_shared_store(std::move(bytes), limit, ranks);
+    store = make_shared_store(std::move(bytes), limit, config.key, ranks);
   else if (config.kind == "disk")
-    store = make_disk_store(std::move(bytes), limit, std::move(keys), config.folder,
-                            !config.only_looks, ranks);
+    store = make_disk_store(std::move(bytes), limit, std::move(keys), config, ranks);
   else
-    throw UsageError("cache.kind '" + config.kind + "': wanted none, ram, shared or disk");
+    throw UsageError(config.key + ".kind '" + config.kind + "': wanted none, ram, shared or disk");
   return std::make_unique<VolumeCache>(config, std::move(fields), std::move(store));
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/netcdf_volume.hpp"
@@ -317,6 +318,9 @@ VolumeCases find_volume_cases(const VolumesConfig& config, Collective* ranks,
                                                 : "the volumes of '" + config.list + "'";
   settle_problems(out.problems, where, config.on_bad_files == "refuse", "volumes.on_bad_files",
                   ranks, hooks);
+  BORA_CHECK(!out.cases.empty() || items.empty(), "no case is left of ",
+             counted(std::ssize(items), "case"), " among ", where,
+             ": each has a problem (see above)");
   BORA_CHECK(!out.cases.empty(), "no case among ", where, ": wanted pairs of <case>",
              config.image_suffix, " and <case>", config.label_suffix,
              " (volumes.image_suffix, volumes.label_suffix)");

@@ -39,7 +39,7 @@ struct VolumesConfig {
   double affine_tolerance_mm = 0.001;
   std::string on_bad_files = "refuse";
   std::string preflight = "auto";
-  CacheConfig cache;
+  CacheConfig cache{.key = "volumes.cache"};
   TransformConfig transforms;
 
   static constexpr auto fields() {

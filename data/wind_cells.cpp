@@ -103,7 +103,7 @@ int64_t settle_wind(Tensor& wind, Tensor& open, const WindConfig& config, const 
                " at ", place_of(first_infinite, wind, window));
     BORA_FAIL(count(n_infinite), "infinite, the first at ", place_of(first_infinite, wind, window));
   }
-  BORA_CHECK(n_outside == 0, count(n_outside), "outside files.range = [", f.range[0], ", ",
+  BORA_CHECK(n_outside == 0, count(n_outside), "outside data.files.range = [", f.range[0], ", ",
              f.range[1], "] m/s, the first is ", outside, " at ",
              place_of(first_outside, wind, window));
   BORA_CHECK(n_missing == 0 || f.missing == "mask", count(n_missing),

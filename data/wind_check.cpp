@@ -16,13 +16,14 @@ Dims3 grid_of(const NetcdfFile& file, const std::string& variable,
   const VariableInfo info = file.info(variable);
   return with_context("'" + file.path() + "', variable '" + variable + "'", [&] {
     info.type.dtype();
+    check_dimension_names(info);
     Dims3 grid;
     for (size_t i = 0; i < 3; ++i) {
       const auto it = std::find(info.dimensions.begin(), info.dimensions.end(), axes[i]);
       BORA_CHECK(it != info.dimensions.end(), "no dimension '", axes[i], "'; the variable has ",
                  hdf5::detail::list_of(info.dimensions), ", wanted ", hdf5::detail::list_of(axes),
                  info.dimensions.empty() || info.dimensions[0].empty()
-                     ? "; the axes of an array without names have those of files.order"
+                     ? "; the axes of an array without names have those of data.files.order"
                      : "");
       const int64_t extent = info.extents[static_cast<size_t>(it - info.dimensions.begin())];
       BORA_CHECK(extent > 0, "dimension '", axes[i], "' has no cells");

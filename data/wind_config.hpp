@@ -88,7 +88,7 @@ struct WindConfig {
   std::string wind_direction = "fixed";
   WindFilesConfig files;
   AugmentConfig augment;
-  CacheConfig cache;
+  CacheConfig cache{.key = "data.cache"};
 
   static constexpr auto fields() {
     using C = WindConfig;

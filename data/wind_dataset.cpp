@@ -29,35 +29,38 @@ Tensor read_from_file(const WindFilesConfig& files, const std::string& path, con
 void check_wind_config(const WindConfig& config) {
   const auto refuse = [](const auto&... parts) { throw UsageError(bora::detail::join(parts...)); };
   const WindFilesConfig& f = config.files;
-  if (config.root.empty()) refuse("data root is not set: wanted the folder of the data set");
-  if (f.axes.size() != 3) refuse("files.axes has ", f.axes.size(), " names, wanted 3 (x, y, z)");
-  with_context("files.order", [&] { axes_from_order(f.order, f.order.size() == 3 ? 3 : 4); });
+  if (config.root.empty()) refuse("data.root is not set: wanted the folder of the data set");
+  if (f.axes.size() != 3)
+    refuse("data.files.axes has ", f.axes.size(), " names, wanted 3 (x, y, z)");
+  with_context("data.files.order", [&] { axes_from_order(f.order, f.order.size() == 3 ? 3 : 4); });
   if (f.mask_building == f.mask_open)
-    refuse("files.mask_building and files.mask_open are equal, ", f.mask_open,
+    refuse("data.files.mask_building and data.files.mask_open are equal, ", f.mask_open,
            ": wanted the two values of the masks");
   const auto check_pair = [&](const char* key, const std::vector<double>& v) {
     if (v.empty() || (v.size() == 2 && v[0] < v[1])) return;
     refuse(key, " wants two numbers, the lower first, or none; it has ", v.size(),
            v.size() == 2 ? bora::detail::join(": ", v[0], ", ", v[1]) : std::string());
   };
-  check_pair("clip", config.clip);
-  check_pair("files.range", f.range);
+  check_pair("data.clip", config.clip);
+  check_pair("data.files.range", f.range);
   if (config.angle_channels && f.angle_patterns.empty())
-    refuse("angle_channels needs files.angle_patterns, which is empty");
+    refuse("data.angle_channels needs data.files.angle_patterns, which is empty");
   norm_mode_from(config.normalisation);
   const AugmentConfig& a = config.augment;
   if (config.wind_direction == "fixed" && (a.flip_x || a.quarter_turns))
-    refuse("augment.", a.flip_x ? "flip_x" : "quarter_turns",
-           " would make the labels false: wind_direction = fixed says that the wind blows along +x "
+    refuse("data.augment.", a.flip_x ? "flip_x" : "quarter_turns",
+           " would make the labels false: data.wind_direction = fixed says that the wind blows "
+           "along +x "
            "in every file, so only flip_y gives another valid case");
   if (config.wind_direction == "angle" && !config.angle_channels &&
       (a.flip_x || a.flip_y || a.quarter_turns))
     refuse(
-        "augment would make the labels false: the wind blows towards the angle in the name, which "
-        "the network is not told; set angle_channels = true or switch augment off");
+        "data.augment would make the labels false: the wind blows towards the angle in the name, "
+        "which "
+        "the network is not told; set data.angle_channels = true or switch data.augment off");
   if (a.quarter_turns && config.shape.d != config.shape.h)
-    refuse("augment.quarter_turns wants a square window, shape is ", config.shape.d, " x ",
-           config.shape.h);
+    refuse("data.augment.quarter_turns wants a square window, data.shape is ", config.shape.d,
+           " x ", config.shape.h);
 }
 
 WindDataset::WindDataset(WindConfig config, Collective* ranks, const PreflightHooks& hooks)

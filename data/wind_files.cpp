@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/folder_files.hpp"
@@ -129,17 +130,20 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
   } else {
     pair();
   }
+  const auto n_found = std::ssize(files.cases);
   look_into_all(config, files, ranks, hooks);
   std::sort(files.problems.begin(), files.problems.end());
   settle_problems(files.problems, "the files in '" + config.root + "'",
-                  config.files.on_bad_files == "refuse", "files.on_bad_files", ranks, hooks);
+                  config.files.on_bad_files == "refuse", "data.files.on_bad_files", ranks, hooks);
+  BORA_CHECK(!files.cases.empty() || n_found == 0, "no case is left of ", counted(n_found, "case"),
+             " in '", config.root, "': each has a problem (see above)");
   BORA_CHECK(!files.cases.empty(), "no case in '", config.root, "': wanted pairs of ",
              config.files.wind_folder, "/<case>", config.files.wind_suffix, " and ",
              config.files.mask_folder, "/<case>", config.files.mask_suffix,
              config.files.list.empty() ? "" : ", as listed in ", config.files.list);
   std::vector<NamedMissing> missing;
   for (const WindCase& c : files.cases) missing.push_back({c.name, c.missing});
-  if (first) tell_missing(missing, "files.missing");
+  if (first) tell_missing(missing, "data.files.missing");
   return files;
 }
 

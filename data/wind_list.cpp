@@ -23,7 +23,7 @@ std::string column_of(const CaseTable& table, const std::string& name, const std
   if (name == standard) return {};
   std::string columns;
   for (const std::string& column : table.columns) columns += (columns.empty() ? "" : ", ") + column;
-  throw UsageError("'" + table.path + "' has no column '" + name + "' (files.columns." + key +
+  throw UsageError("'" + table.path + "' has no column '" + name + "' (data.files.columns." + key +
                    "); it has " + columns);
 }
 
@@ -79,9 +79,10 @@ class ListReader {
       BORA_CHECK(is_file(*path), "case '", c.name, "': there is no ", what, " file '", *path, "'");
     if (!group_.empty()) {
       c.listed_group = table_.cell(row, group_);
-      BORA_CHECK(!c.listed_group->empty(), "case '", c.name, "': column '", group_,
-                 "' is empty, wanted the name of the geometry (files.columns.group = \"\" takes it "
-                 "from the name of the case)");
+      BORA_CHECK(
+          !c.listed_group->empty(), "case '", c.name, "': column '", group_,
+          "' is empty, wanted the name of the geometry (data.files.columns.group = \"\" takes it "
+          "from the name of the case)");
       BORA_CHECK(has_no_control(*c.listed_group), "case '", c.name, "': column '", group_,
                  "' holds a control character");
     }
@@ -89,14 +90,14 @@ class ListReader {
       const double angle = table_.number(row, angle_, std::numeric_limits<double>::quiet_NaN());
       BORA_CHECK(
           !std::isnan(angle), "case '", c.name, "': column '", angle_,
-          "' is empty, wanted degrees (files.columns.angle = \"\" takes them from the name of "
+          "' is empty, wanted degrees (data.files.columns.angle = \"\" takes them from the name of "
           "the case)");
       c.listed_angle_deg = angle;
     }
     if (!part_.empty()) {
       c.part = table_.cell(row, part_);
       BORA_CHECK(is_part(c.part), "case '", c.name, "': column '", part_, "' is '", c.part,
-                 "', wanted training, validation, test or nothing (files.columns.part = \"\" "
+                 "', wanted training, validation, test or nothing (data.files.columns.part = \"\" "
                  "leaves the column alone)");
     }
     return c;

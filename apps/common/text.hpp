@@ -22,10 +22,10 @@ inline std::string brief(double value) {
   return out.str();
 }
 
-/// With six, as C++ prints by itself.
+/// With six, as C++ prints by itself; 0 without a sign.
 inline std::string six_digits(double value) {
   std::ostringstream out;
-  out << std::setprecision(6) << value;
+  out << std::setprecision(6) << value + 0.0;
   return out.str();
 }
 

@@ -80,4 +80,14 @@ std::vector<std::pair<std::string, data::JsonValue>> epoch_figures(const EpochSu
           {"peak_memory_mb", s.peak_memory_mb}};
 }
 
+std::vector<std::string> progress_parts(double epoch, int64_t epochs, int64_t update,
+                                        int64_t updates, const LastRow& row) {
+  const std::string when = row.update == update ? "" : " at " + std::to_string(row.update);
+  return {"epoch " + apps::fixed(epoch, 1) + "/" + std::to_string(epochs),
+          "loss " + apps::fixed(row.loss, 4) + when,
+          apps::fixed(row.samples_per_s, 1) + " samples/s",
+          "update " + std::to_string(update) + "/" + std::to_string(updates),
+          "lr " + apps::brief(row.lr)};
+}
+
 }  // namespace bora::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// EpochSummary: what an epoch's time went into.
+// EpochSummary: what an epoch's time went into; and how far a training is, for its progress line.
 #pragma once
 
 #include <cstdint>
@@ -45,5 +45,15 @@ EpochSummary join_epoch(const EpochTimes& mine, Device device, Collective& ranks
 std::string epoch_text(const EpochSummary& summary);
 /// The figures of its row in metrics.jsonl.
 std::vector<std::pair<std::string, data::JsonValue>> epoch_figures(const EpochSummary& summary);
+
+/// What the last row of the log said of training.
+struct LastRow {
+  int64_t update = 0;
+  double loss = 0, samples_per_s = 0, lr = 0;
+};
+/// Parts of the progress line (apps::Progress) after `update`, at `epoch` (1.8 of 12).  The loss is
+/// told with its update where that is an earlier one.
+std::vector<std::string> progress_parts(double epoch, int64_t epochs, int64_t update,
+                                        int64_t updates, const LastRow& row);
 
 }  // namespace bora::train

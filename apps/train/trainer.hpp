@@ -98,7 +98,7 @@ class Trainer {
   void begin_watch();
   void say_failed(const std::string& message);
   void end_watch();
-  void show_progress(data::EpochPosition at, double loss, const apps::JobWindow& job, double lr);
+  void show_progress(data::EpochPosition at, int64_t update);
   void log_window(const apps::UpdateReport& report, data::EpochPosition at);
   std::vector<ScoredCase> scored_cases(const std::vector<apps::OrderedSums::Part>& parts) const;
   void draw_cases(const std::vector<ScoredCase>& cases, double validation_s);
@@ -138,6 +138,7 @@ class Trainer {
   std::optional<RunWatch> watch_;
   double samples_ = 0;  // of all ranks, trained with by this process
   apps::Progress progress_;
+  std::optional<LastRow> last_row_;
   apps::StopWatcher stop_;
   Position position_;
   int64_t total_updates_ = 0;

@@ -69,23 +69,20 @@ void Trainer::end_watch() {
   watch_->finish(reason, samples_, updates(), position_.data.epoch);
 }
 
-void Trainer::show_progress(data::EpochPosition at, double loss, const apps::JobWindow& job,
-                            double lr) {
+void Trainer::show_progress(data::EpochPosition at, int64_t update) {
+  const double done = static_cast<double>(update) / static_cast<double>(total_updates_);
+  if (!last_row_ || !progress_.due()) return progress_.update(done);
   const double epoch =
       static_cast<double>(at.epoch) +
       static_cast<double>(at.position) / static_cast<double>(plan_->sampler().options().n_samples);
-  progress_.update(
-      static_cast<double>(updates()) / static_cast<double>(total_updates_),
-      {"epoch " + apps::fixed(epoch, 1) + "/" + std::to_string(config_.train.epochs),
-       "loss " + apps::fixed(loss, 4), apps::fixed(job.samples_per_s, 1) + " samples/s",
-       "update " + std::to_string(updates()) + "/" + std::to_string(total_updates_),
-       "lr " + apps::brief(lr)});
+  progress_.update(done,
+                   progress_parts(epoch, config_.train.epochs, update, total_updates_, *last_row_));
 }
 
 void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition at) {
   const RunWatch::Cost cost(*watch_);
   watch_->tick();
-  progress_.update(static_cast<double>(report.update) / static_cast<double>(total_updates_));
+  show_progress(at, report.update);
   if (report.skipped) {
     if (!main()) return;
     log_warn("update ", report.update + 1, " skipped: gradients overflowed in f16 at loss scale ",
@@ -135,7 +132,8 @@ void Trainer::log_window(const apps::UpdateReport& report, data::EpochPosition a
     for (const std::string& name : task_->loss_names()) row.emplace_back(name, losses.mean(name));
     watch_->row(row);
     watch_->report();
-    show_progress(at, losses.mean("loss"), job, report.lr);
+    last_row_ = {report.update, losses.mean("loss"), job.samples_per_s, report.lr};
+    show_progress(at, report.update);
   }
 }
 

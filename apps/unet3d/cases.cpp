@@ -7,6 +7,7 @@
 
 #include "apps/common/stop.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
+#include "core/counted.hpp"
 #include "data/chunk_shape.hpp"
 #include "data/netcdf.hpp"
 #include "data/wind_storage.hpp"
@@ -81,8 +82,8 @@ std::string Cases::reading_warning() const {
 
 std::string Cases::describe() const {
   const data::Scaling s = dataset_->normaliser().scaling();
-  return detail::join(dataset_->size(), " cases in ", root_, ": ", training_->size(), " train, ",
-                      validation_->size(), " validate, ", test_->size(), " test; ",
+  return detail::join(counted(dataset_->size(), "case"), " in ", root_, ": ", training_->size(),
+                      " train, ", validation_->size(), " validate, ", test_->size(), " test; ",
                       name_of(dataset_->normaliser().mode()), " normalisation, mean ", s.mean,
                       " m/s, sigma ", s.sigma, " m/s");
 }

@@ -6,6 +6,7 @@
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
+#include "core/counted.hpp"
 #include "data/jsonl.hpp"
 
 namespace bora::unet3d {
@@ -38,8 +39,8 @@ void print(const CheckConfig& config, const std::string& outcome,
   } else {
     std::printf("%s\n", outcome.c_str());
     for (const std::string& problem : problems) std::printf("  %s\n", problem.c_str());
-    std::printf("%ld problem%s, %ld good cases\n", static_cast<long>(problems.size()),
-                problems.size() == 1 ? "" : "s", static_cast<long>(n_good));
+    std::printf("%s, %s\n", counted(std::ssize(problems), "problem").c_str(),
+                counted(n_good, "good case").c_str());
   }
   std::fflush(stdout);
 }
@@ -54,6 +55,7 @@ int data_check_command(MpiSession& session, const std::vector<std::string>& args
                 "what is wrong; exit code 1 if anything is. The keys are those of unet3d train.",
        .positionals = {}});
   if (apps::print_help(session, given)) return 0;
+  settle_task(config);
   const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   config.data.files.preflight = config.volumes.preflight = config.level;
 

@@ -28,6 +28,9 @@ int data_split_command(MpiSession& session, const std::vector<std::string>& args
 std::unique_ptr<Collective> open_ranks(MpiSession& session, const Config& config,
                                        const std::string& settings);
 
+/// Where volumes.root is given and data.root is not, volumes are meant: sets the task so.
+void settle_task(Config& config);
+
 /// The data set of a configuration, of whichever task: found and looked into.
 struct DataSet {
   std::unique_ptr<data::WindDataset> wind;  ///< one of both

@@ -37,6 +37,10 @@ data::Split DataSet::split(const data::SplitConfig& config) const {
               : data::split_volumes(volumes->cases(), config);
 }
 
+void settle_task(Config& config) {
+  if (config.data.root.empty() && !config.volumes.root.empty()) config.task = "segmentation";
+}
+
 DataSet open_data_set(const Config& config, Collective& ranks, const data::PreflightHooks& hooks) {
   DataSet set;
   if (is_segmentation(config)) {
@@ -45,12 +49,10 @@ DataSet open_data_set(const Config& config, Collective& ranks, const data::Prefl
     volumes.cache.kind = "none";  // a look reads each file once, and leaves nothing behind
     set.volumes = std::make_unique<data::VolumeDataset>(volumes, &ranks, hooks);
   } else {
-    if (config.data.root.empty() && !config.volumes.root.empty())
-      throw UsageError(
-          "volumes.root is set, but task=wind does not use it: wanted --task=segmentation, or "
-          "data.root");
     if (config.data.root.empty())
-      throw UsageError("data.root is not set: wanted the folder of the cases (--data.root=DIR)");
+      throw UsageError(
+          "neither data.root nor volumes.root is set: wanted the folder of the cases "
+          "(--data.root=DIR, --volumes.root=DIR)");
     set.root = config.data.root;
     set.wind = std::make_unique<data::WindDataset>(config.data, &ranks, hooks);
   }

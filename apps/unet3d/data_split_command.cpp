@@ -10,6 +10,7 @@
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
+#include "core/counted.hpp"
 #include "core/log.hpp"
 #include "data/csv.hpp"
 #include "data/output_place.hpp"
@@ -111,9 +112,10 @@ void print(const DataSet& set, const std::vector<Part>& parts, const SplitComman
         parts_of_file[name_of_file.emplace(fs::weakly_canonical(file).string(), file).first->second]
             .insert(part.name);
     }
-  std::printf("%ld cases in %s, %zu %s; split.by=%s, split.seed=%lu\n",
-              static_cast<long>(set.size()), set.root.c_str(), parts_of_group.size(), groups,
-              config.split.by.c_str(), static_cast<unsigned long>(config.split.seed));
+  std::printf("%s in %s, %zu %s; split.by=%s, split.seed=%lu\n",
+              counted(set.size(), "case").c_str(), set.root.c_str(), parts_of_group.size(),
+              parts_of_group.size() == 1 ? group : groups, config.split.by.c_str(),
+              static_cast<unsigned long>(config.split.seed));
   std::printf("%-12s %7s %12s\n", "part", "cases", groups);
   for (const Part& part : parts) {
     std::set<std::string> names;
@@ -129,7 +131,9 @@ void print(const DataSet& set, const std::vector<Part>& parts, const SplitComman
   };
   const std::string twice = shared(parts_of_group), files_twice = shared(parts_of_file);
   std::printf("%s in two parts: %s\n", groups, twice.empty() ? "none" : twice.c_str());
-  if (!files_twice.empty()) std::printf("files in two parts: %s\n", files_twice.c_str());
+  if (!files_twice.empty())
+    std::printf("files in two parts: %s: boxes of them, which have no cell in common\n",
+                files_twice.c_str());
   if (config.list_cases) {
     std::printf("\n%-12s %-24s %s\n", "part", group, "case");
     for (const Part& part : parts)
@@ -152,6 +156,7 @@ int data_split_command(MpiSession& session, const std::vector<std::string>& args
                 "set with the same keys.",
        .positionals = {}});
   if (apps::print_help(session, given)) return 0;
+  settle_task(config);
   const std::string what = "data split: --csv=" + config.csv;
   if (!config.csv.empty()) {  // before the data set is looked into
     data::require_suffix(config.csv, {".csv"}, what);

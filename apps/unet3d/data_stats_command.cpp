@@ -92,6 +92,7 @@ int data_stats_command(MpiSession& session, const std::vector<std::string>& args
                 "them. The keys are those of unet3d train.",
        .positionals = {}});
   if (apps::print_help(session, given)) return 0;
+  settle_task(config);
   const std::unique_ptr<Collective> ranks = open_ranks(session, config, config_text(config));
   Config physical = config;
   physical.data.normalisation = "none";

@@ -95,7 +95,7 @@ void evaluate_wind(const EvaluateConfig& config, TrainedModel& trained, Collecti
   if (part.size() == 0)
     throw UsageError("evaluate: the run has no " + config.part +
                      " cases; choose another --part (split.test of the run was " +
-                     std::to_string(trained.config.split.test) + ")");
+                     apps::brief(trained.config.split.test) + ")");
   const EvaluationTask task{
       .cases = &cases, .part = &part, .config = &config, .hit_threshold = config.hit_threshold};
   const Evaluation evaluation = evaluate(trained, task, ranks);

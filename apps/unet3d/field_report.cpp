@@ -6,7 +6,9 @@
 #include <sstream>
 
 #include "apps/common/text.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "data/beyond_range.hpp"
 #include "data/field_figure.hpp"
 #include "data/orientation.hpp"
@@ -16,6 +18,7 @@ namespace bora::unet3d {
 namespace {
 
 constexpr size_t kMostListed = 20;
+constexpr size_t kMostClasses = 64;  // above it values are more likely an image's than labels
 
 std::string orientation_text(const data::Affine& affine) {
   try {
@@ -41,20 +44,22 @@ std::string values_text(const data::VolumeInfo& info, const data::ValueSummary& 
   if (v.n() > 0 && (data::is_beyond_f32(v.min()) || data::is_beyond_f32(v.max())))
     out << "; some " << data::kBeyondF32;
   out << "\n";
-  if (v.n() > 0 && v.distinct().empty()) {
+  const size_t n_distinct = v.distinct().size();
+  if (v.n() > 0 && (n_distinct == 0 || n_distinct > kMostClasses)) {
     out << "    percentiles:";
     for (const double p : {0.5, 5.0, 25.0, 50.0, 75.0, 95.0, 99.5})
       out << (p == 0.5 ? " " : ", ") << apps::six_digits(p)
           << " %: " << apps::six_digits(v.percentile(p));
     out << "\n";
   }
-  if (!v.distinct().empty() && (v.are_whole() || v.distinct().size() <= kMostListed)) {
-    out << "    " << v.distinct().size() << " distinct value"
-        << (v.distinct().size() == 1 ? "" : "s") << ":";
+  if (n_distinct > kMostClasses) {
+    out << "    " << n_distinct << " distinct values\n";
+  } else if (n_distinct > 0 && (v.are_whole() || n_distinct <= kMostListed)) {
+    out << "    " << counted(std::ssize(v.distinct()), "distinct value") << ":";
     size_t n = 0;
     for (const auto& [value, count] : v.distinct()) {
       if (n++ == kMostListed) {
-        out << ", and " << v.distinct().size() - kMostListed << " more";
+        out << ", and " << n_distinct - kMostListed << " more";
         break;
       }
       out << (n == 1 ? " " : ", ") << apps::six_digits(value) << ": " << count << " ("
@@ -100,8 +105,8 @@ std::string report_field(const data::VolumeSource& source, const FieldReportOpti
   if (info.channels > 1) out << ", " << info.channels << " channels";
   if (info.spacing[0] > 0)
     out << "; spacing " << apps::six_digits(info.spacing[0]) << " x "
-        << apps::six_digits(info.spacing[1]) << " x " << apps::six_digits(info.spacing[2]) << " "
-        << info.spacing_unit;
+        << apps::six_digits(info.spacing[1]) << " x " << apps::six_digits(info.spacing[2])
+        << (info.spacing_unit.empty() ? "" : " ") << info.spacing_unit;
   out << "\n";
   if (info.affine) {
     out << "    orientation " << orientation_text(*info.affine) << ", affine";
@@ -173,10 +178,13 @@ std::string guess_kind(const data::VolumeInfo& info, const data::ValueSummary& v
   if (distinct.size() == 2 && distinct.contains(0) && distinct.contains(1))
     return "a mask, or labels of two classes: 0 and 1";
   if (is_speed || info.source.variable.find("wind") != std::string::npos)
-    return v.min() >= 0 ? "a wind speed in m/s" : "a wind component in m/s";
+    return std::string(v.min() >= 0 ? "a wind speed" : "a wind component") +
+           (is_speed       ? " in m/s"
+            : unit.empty() ? ""
+                           : " in " + printable(unit) + ", not m/s");
   if (!distinct.empty() && v.are_whole() && v.min() >= 0)
     return detail::join(
-        info.stored_type == "u8" && distinct.size() > 64 ? "an image of 8 bits, or " : "",
+        info.stored_type == "u8" && distinct.size() > kMostClasses ? "an image of 8 bits, or " : "",
         "labels of ", distinct.size(), " classes");
   if (v.are_whole() && v.min() >= -1100 && v.min() <= -900 && v.max() >= 1000)
     return "CT in Hounsfield units: -1000 air, 0 water";

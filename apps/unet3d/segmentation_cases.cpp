@@ -8,6 +8,7 @@
 #include "apps/common/text.hpp"
 #include "apps/unet3d/orientation_check.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
+#include "core/counted.hpp"
 #include "data/chunk_shape.hpp"
 #include "data/window.hpp"
 
@@ -117,9 +118,9 @@ std::vector<std::string> SegmentationCases::describe() const {
   const data::VolumesConfig& c = dataset_->config();
   const auto n = static_cast<int64_t>(split_.train.size());
   std::vector<std::string> lines{detail::join(
-      "data: ", dataset_->size(), " cases in ", c.root, c.list.empty() ? "" : " (" + c.list + ")",
-      ": ", n, " train, ", split_.validation.size(), " validate, ", split_.test.size(), " test; ",
-      c.normalisation, " normalisation")};
+      "data: ", counted(dataset_->size(), "case"), " in ", c.root,
+      c.list.empty() ? "" : " (" + c.list + ")", ": ", n, " train, ", split_.validation.size(),
+      " validate, ", split_.test.size(), " test; ", c.normalisation, " normalisation")};
   std::string patches =
       c.patch == Dims3{}
           ? std::string("whole volumes")

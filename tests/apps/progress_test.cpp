@@ -13,6 +13,7 @@
 
 #include <cstdlib>
 
+#include "apps/train/epoch_summary.hpp"
 #include "core/log.hpp"
 
 namespace bora::apps {
@@ -292,6 +293,17 @@ TEST(DurationText, HasTwoUnits) {
   EXPECT_EQ(duration_text(3725), "1 h 02 min");
   EXPECT_EQ(duration_text(93600), "1 d 02 h");
   EXPECT_EQ(duration_text(-1), "?");
+}
+
+// Hours of a batch log are read later: a loss of an earlier update is not told as of this one.
+TEST(Progress, ALossSaysWhichUpdateItIsOf) {
+  const train::LastRow row{.update = 40, .loss = 0.25, .samples_per_s = 12, .lr = 1e-3};
+  EXPECT_THAT(
+      train::progress_parts(1.25, 12, 40, 480, row),
+      ElementsAre("epoch 1.2/12", "loss 0.2500", "12.0 samples/s", "update 40/480", "lr 0.001"));
+  EXPECT_THAT(train::progress_parts(3.5, 12, 140, 480, row),
+              ElementsAre("epoch 3.5/12", "loss 0.2500 at 40", "12.0 samples/s", "update 140/480",
+                          "lr 0.001"));
 }
 
 }  // namespace

@@ -191,7 +191,8 @@ TEST_F(VolumeMessages, SettingsThatCannotBeAreNamedByTheirKey) {
       {[](Config& c) { c.segmentation.empty_class = "two"; },
        "segmentation.empty_class 'two': wanted skip, one or zero"},
       {[](Config& c) { c.data.root = "/x"; }, "data.root is set, but task=segmentation"},
-      {[](Config& c) { c.volumes.cache.kind = "disk"; }, "cache.kind=disk wants cache.folder"}};
+      {[](Config& c) { c.volumes.cache.kind = "disk"; },
+       "volumes.cache.kind=disk wants volumes.cache.folder"}};
   for (const auto& refused : kRefused) {
     const Config good = config;
     refused.change(config);

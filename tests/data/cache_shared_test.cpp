@@ -69,7 +69,7 @@ TEST(SharedCache, NeverTrustsAFieldWhoseReaderDied) {
   const std::vector<int64_t> bytes{64, 64};
   std::unique_ptr<CacheStore> dead, alive;
   on_ranks(2, [&](Collective& ranks) {
-    auto store = make_shared_store(bytes, 1000, &ranks);
+    auto store = make_shared_store(bytes, 1000, "cache", &ranks);
     (ranks.rank() == 0 ? dead : alive) = std::move(store);
   });
   ASSERT_TRUE(dead->claim(0));

@@ -145,6 +145,36 @@ TEST_F(VolumeCoordinates, OtherValuesThanCellsAreRefused) {
               AllOf(HasSubstr(label), HasSubstr(kPartOfAnAxis)));
 }
 
+/// A field (4, 3, 3) whose second and third dimension are the same one.
+void write_square(const std::string& path, const std::string& variable, const Tensor& values) {
+  NetcdfWriter out(path);
+  out.dimension("x", 4);
+  out.dimension("y", 3);
+  out.variable(variable, {"x", "y", "y"}, values);
+  out.close();
+}
+constexpr const char* kTwice = "dimension 'y' occurs more than once in 'x', 'y', 'y'";
+
+TEST_F(VolumeCoordinates, ADimensionThatStandsTwiceIsToldUnlessTheOrderSaysWhichIsWhich) {
+  write_square(root + "/a_image.nc", "raw", places({4, 3, 3}));
+  write_square(root + "/a_label.nc", "label", no_labels({4, 3, 3}));
+  EXPECT_THAT(message_of([&] { find_volume_cases(config()); }),
+              AllOf(HasSubstr(root + "/a_image.nc"), HasSubstr(kTwice)));
+  EXPECT_EQ(open_volume({root + "/a_image.nc", "raw", "xyz"})->info().grid, (Dims3{4, 3, 3}));
+}
+
+TEST_F(VolumeCoordinates, OfCasesThatAllHaveProblemsNoneIsLeft) {
+  pair("a", 0, 2);
+  pair("b", 0, 2);
+  for (const char* name : {"a_label.nc", "b_label.nc"})
+    field(name, "label", no_labels({4, 3, 2}), 4, -2);
+  VolumesConfig skipping = config();
+  skipping.on_bad_files = "skip";
+  EXPECT_THAT(message_of([&] { find_volume_cases(skipping); }),
+              HasSubstr("no case is left of 2 cases among the volumes in '" + root +
+                        "': each has a problem (see above)"));
+}
+
 class WindCoordinates : public WindDatasetTest {
  protected:
   struct Kind {
@@ -199,6 +229,19 @@ TEST_F(WindCoordinates, AnotherUnitOfSpeedIsRefused) {
     write_case({.unit = unit});
     EXPECT_THAT(find_wind_files(config_).problems, IsEmpty()) << unit;
   }
+}
+
+TEST_F(WindCoordinates, ADimensionThatStandsTwiceIsTold) {
+  write_square(wind("0VF1"), "wind_speed", Tensor::full({4, 3, 3}, 1, DType::f32));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(wind("0VF1")), HasSubstr(kTwice)));
+}
+
+TEST_F(WindCoordinates, OfCasesThatAllHaveProblemsNoneIsLeft) {
+  config_.files.range = {-2, -1};
+  config_.files.preflight = "full";
+  config_.files.on_bad_files = "skip";
+  EXPECT_THAT(refusal(), HasSubstr("no case is left of 6 cases in '" + folder_.path() +
+                                   "': each has a problem (see above)"));
 }
 
 TEST_F(WindCoordinates, OtherValuesThanCellsAreRefused) {

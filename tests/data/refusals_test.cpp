@@ -207,7 +207,7 @@ TEST_F(ListRefusals, RowsThatNameNoCaseOrGeometry) {
               HasSubstr("line 2: case '0VF1': column 'layout_id' holds a control character"));
   EXPECT_THAT(listed("case,layout_id\n0VF1,\n"),
               HasSubstr("column 'layout_id' is empty, wanted the name of the geometry "
-                        "(files.columns.group = \"\" takes it from the name of the case)"));
+                        "(data.files.columns.group = \"\" takes it from the name of the case)"));
   EXPECT_THAT(listed("case,angle\n0VF1,\n"), HasSubstr("column 'angle' is empty, wanted degrees"));
 }
 

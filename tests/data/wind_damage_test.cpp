@@ -164,7 +164,7 @@ TEST_F(WindDamage, EachKindIsToldByNameTheSameOnAllRanks) {
   one(wind(11), "has no mask");
   one(mask(12), "1 of 5760 values are neither -1 (building) nor 1 (open)", "0.5 at cell (0, 0, 5)");
   one(wind(13), "1 of 5760 values are infinite", "cell (0, 0, 11)");
-  one(wind(14), "1 of 5760 values are outside files.range = [0, 100] m/s", "the first is 250");
+  one(wind(14), "1 of 5760 values are outside data.files.range = [0, 100] m/s", "the first is 250");
   one(wind(15), "may not be read", "Permission denied");
   one(wind(16), "is a pipe, wanted a file");
   EXPECT_THAT(refusal, AllOf(HasSubstr("16 problem(s) with the files in '" + config_.root + "'"),

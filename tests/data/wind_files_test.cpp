@@ -175,7 +175,7 @@ TEST_F(WindFilesTest, SettingsThatCannotBeAreUsageErrors) {
   EXPECT_THAT(refused([](WindConfig& c) { c.root.clear(); }), HasSubstr("root is not set"));
   EXPECT_THAT(refused([](WindConfig& c) { c.files.axes = {"x"}; }), HasSubstr("files.axes has 1"));
   EXPECT_THAT(refused([](WindConfig& c) { c.files.mask_open = -1; }),
-              HasSubstr("files.mask_building and files.mask_open are equal, -1"));
+              HasSubstr("data.files.mask_building and data.files.mask_open are equal, -1"));
   EXPECT_THAT(refused([](WindConfig& c) {
                 c.clip = {10, -1};
               }),

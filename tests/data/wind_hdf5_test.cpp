@@ -172,7 +172,7 @@ TEST_F(WindOtherwise, ColumnsHaveOtherNamesAndPathsAreBelowTheList) {
   EXPECT_TRUE(fs::equivalent(files.cases[0].wind_path, wind("0VF1")));
   config_.files.columns.group = "town";
   EXPECT_THAT(refusal("lists/set.csv"),
-              AllOf(HasSubstr("set.csv"), HasSubstr("no column 'town' (files.columns.group)"),
+              AllOf(HasSubstr("set.csv"), HasSubstr("no column 'town' (data.files.columns.group)"),
                     HasSubstr("id, speed, city")));
 }
 

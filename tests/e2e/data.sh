@@ -121,8 +121,10 @@ grep -q "cannot be read as a volume: '$none', variable 'building_mask': dimensio
 expect_failure 1 "$none', variable 'steps': dimension 'time' has no cells" "$unet3d" data inspect "$none" --variable=steps
 expect_failure 1 "has no variable 'speed'" "$unet3d" data inspect "$work/data/wind_speed_filled/0VF44_ws_filled.nc" --variable=speed
 expect_failure 2 "picture: wanted one file" "$unet3d" data inspect "$work/a.nc" "$work/b.nc" --picture="$work/p.png"
-expect_failure 2 "data.root is not set" "$unet3d" data check
-expect_failure 2 "wanted --task=segmentation, or data.root" "$unet3d" data check --volumes.root="$work"
+expect_failure 2 "neither data.root nor volumes.root is set" "$unet3d" data check
+expect_failure 1 "no case among the volumes in '$work'" "$unet3d" data check --volumes.root="$work" # the root says the task
+(cd "$root" && "$unet3d" data check --volumes.root=samples/mri --volumes.list=cases.csv --volumes.classes=other,brain) >"$work/volumes"
+has "0 problems, 2 good cases" "$work/volumes"
 expect_failure 2 "level" "$unet3d" data check "${set[@]}" --level=some
 expect_failure 2 "part" "$unet3d" data stats "${set[@]}" --part=none
 expect_failure 1 "$work/nowhere" "$unet3d" data check --data.root="$work/nowhere"

@@ -66,6 +66,6 @@ done
 
 # What training would refuse is refused.
 touch "$here/file"
-expect_failure 2 "cache.folder '$here/file/a': '$here/file' is a file, wanted a folder" "$unet3d" train --dry-run "${wind[@]}" "${few[@]}" \
+expect_failure 2 "data.cache.folder '$here/file/a': '$here/file' is a file, wanted a folder" "$unet3d" train --dry-run "${wind[@]}" "${few[@]}" \
   --data.cache.kind=disk --data.cache.folder="$here/file/a"
 echo "no_trace: all as it should be"
