@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -152,10 +153,27 @@ detail::Unlocked::~Unlocked() {
   lock_depth() = depth_;
 }
 
+namespace {
+/// "truncated file: eof = 20000, sblock->base_addr = 0, stored_eof = 134273" for people; empty for
+/// other reasons.
+std::string truncation_of(const std::string& text) {
+  const size_t at = text.find("truncated file: eof = ");
+  if (at == text.npos) return {};
+  unsigned long long found = 0, base = 0, wanted = 0;
+  if (std::sscanf(text.c_str() + at,
+                  "truncated file: eof = %llu, sblock->base_addr = %llu, stored_eof = %llu", &found,
+                  &base, &wanted) != 3)
+    return {};
+  return bora::detail::join("the file is truncated: it has ", found, " of ", base + wanted,
+                            " bytes; was it copied or written to its end?");
+}
+}  // namespace
+
 std::string Status::text(Code) {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, &collect, &text);
   H5Eclear2(H5E_DEFAULT);
+  if (const std::string truncation = truncation_of(text); !truncation.empty()) return truncation;
   // What our own driver says is clearer than what the library makes of it.
   if (text.find("driver read request failed") != text.npos)
     if (const std::string refusal = detail::take_refusal(); !refusal.empty())

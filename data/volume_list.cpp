@@ -104,7 +104,8 @@ std::string the_file(const FilesByCase& files, const std::string& name, const st
 class Lister {
  public:
   explicit Lister(const VolumesConfig& config) : config_(config) {
-    if (!config.group_pattern.empty()) group_.emplace("group_pattern", config.group_pattern);
+    if (!config.group_pattern.empty())
+      group_.emplace("volumes.group_pattern", config.group_pattern);
   }
 
   ListedVolumes from_folder() {
@@ -222,7 +223,7 @@ class Lister {
     if (!group_) return base;
     const std::optional<std::string> found = group_->find(name);
     if (!found)
-      out_.problems.push_back("'" + name + "': no group in the name; group_pattern is " +
+      out_.problems.push_back("'" + name + "': no group in the name; volumes.group_pattern is " +
                               group_->text());
     return found.value_or("");
   }

@@ -22,7 +22,8 @@ struct WindNames {
   AnglePatterns angles;
   std::optional<NamePattern> layout;
   explicit WindNames(const WindFilesConfig& config) : angles(config.angle_patterns) {
-    if (!config.layout_pattern.empty()) layout.emplace("layout_pattern", config.layout_pattern);
+    if (!config.layout_pattern.empty())
+      layout.emplace("data.files.layout_pattern", config.layout_pattern);
   }
   void apply(WindCase& c) const {
     c.angle_deg = c.listed_angle_deg ? *c.listed_angle_deg
@@ -31,7 +32,8 @@ struct WindNames {
     c.group = c.listed_group.value_or(c.name);
     if (!layout || c.listed_group) return;
     const std::optional<std::string> group = layout->find(c.name);
-    BORA_CHECK(group, "'", c.name, "': no layout in the name; layout_pattern is ", layout->text());
+    BORA_CHECK(group, "'", c.name, "': no layout in the name; data.files.layout_pattern is ",
+               layout->text());
     c.group = *group;
   }
 };
