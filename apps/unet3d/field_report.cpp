@@ -134,18 +134,18 @@ std::string report_field(const data::VolumeSource& source, const FieldReportOpti
                        static_cast<double>(info.stored_bytes));
   out << "\n";
   if (!options.values) return out.str();
+  data::ValueSummary values;
   try {
-    const data::ValueSummary values = summarise(*file);
-    out << values_text(info, values);
-    if (!options.picture.empty()) {
-      draw(options.picture, *file, values);
-      out << "    drawn to " << options.picture << "\n";
-    }
-  } catch (const UsageError&) {
-    throw;
+    values = summarise(*file);
   } catch (const Error& e) {  // what the header says may help to find out why
     out << "    values: cannot be read\n";
     problems.emplace_back(e.what());
+    return out.str();
+  }
+  out << values_text(info, values);
+  if (!options.picture.empty()) {
+    draw(options.picture, *file, values);
+    out << "    drawn to " << options.picture << "\n";
   }
   return out.str();
 }
