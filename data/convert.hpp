@@ -44,7 +44,7 @@ struct CodecFigures {
   }
 };
 /// Measures none and deflate 1, 4 and 6 with and without shuffle on the middle of a field, up to
-/// 128 cells along each axis, in a temporary file in `folder`, in turn; medians of 3 rounds.  Some
+/// 128 cells along each axis, in a temporary file in `folder`, in turn; the least of 5 rounds. Some
 /// seconds.  Throws Error for what cannot be read or written.
 std::vector<CodecFigures> measure_codecs(const VolumeSource& source, const ConvertOptions& options,
                                          const std::string& folder);

@@ -264,6 +264,19 @@ inline constexpr int64_t kDefaultChunkCacheBytes = int64_t{64} << 20;
 /// That are kept now.
 int64_t chunk_cache_bytes();
 
+/// While one lives no unpacked chunk is kept, and those that were are dropped: what is timed
+/// unpacks each time.  Then set_chunk_cache's limit holds again.  One at a time.
+class NoChunkCache {
+ public:
+  NoChunkCache();
+  ~NoChunkCache();
+  NoChunkCache(const NoChunkCache&) = delete;
+  NoChunkCache& operator=(const NoChunkCache&) = delete;
+
+ private:
+  int64_t limit_;
+};
+
 /// Ids that are open in this process now: files, groups, data sets, types, attributes.
 int64_t open_objects();
 

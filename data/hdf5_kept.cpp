@@ -118,6 +118,10 @@ void KeptChunks::drop_beyond(int64_t bytes, Entries& dropped) {
 }  // namespace detail
 
 void set_chunk_cache(int64_t bytes) { detail::KeptChunks::of_this_process().set_limit(bytes); }
+NoChunkCache::NoChunkCache() : limit_(detail::KeptChunks::of_this_process().limit()) {
+  set_chunk_cache(0);
+}
+NoChunkCache::~NoChunkCache() { set_chunk_cache(limit_); }
 int64_t chunk_cache_bytes() { return detail::KeptChunks::of_this_process().bytes(); }
 
 }  // namespace bora::data::hdf5

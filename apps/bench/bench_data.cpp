@@ -137,10 +137,11 @@ class Bench {
     // What one core can unpack: whole chunks, each once.
     const std::vector<Patch> whole(1, {0, {}, Dims3::all(c_.size)});
     std::vector<double> unpack;
-    data::hdf5::set_chunk_cache(0);
-    for (int i = 0; i < 3; ++i)
-      unpack.push_back(field_bytes() / read_patches(files, whole, 1).seconds);
-    data::hdf5::set_chunk_cache(c_.chunk_cache_mib << 20);
+    {
+      const data::hdf5::NoChunkCache no_cache;
+      for (int i = 0; i < 3; ++i)
+        unpack.push_back(field_bytes() / read_patches(files, whole, 1).seconds);
+    }
     const double rate = spread_of(unpack).most;
     const double amplification =
         decoded > 0 ? static_cast<double>(decoded) / static_cast<double>(wanted) : 1;

@@ -11,6 +11,7 @@
 #include "apps/unet3d/commands.hpp"
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/predict_inputs.hpp"
+#include "core/counted.hpp"
 #include "core/log.hpp"
 #include "data/chunk_shape.hpp"
 #include "data/convert.hpp"
@@ -296,8 +297,9 @@ int data_convert_command(MpiSession& session, const std::vector<std::string>& ar
   before = ranks->all_reduce(before, ReduceOp::sum, "bytes before");
   after = ranks->all_reduce(after, ReduceOp::sum, "bytes after");
   if (session.rank() == 0)
-    std::printf("%zu files, %.2f MB as stored before, %.2f MB now%s\n", jobs.size(),
-                1e-6 * static_cast<double>(before), 1e-6 * static_cast<double>(after),
+    std::printf("%s, %.2f MB as stored before, %.2f MB now%s\n",
+                counted(std::ssize(jobs), "file").c_str(), 1e-6 * static_cast<double>(before),
+                1e-6 * static_cast<double>(after),
                 c.verify ? ", all values read back and compared" : "");
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include "data/netcdf.hpp"
@@ -205,6 +206,28 @@ TEST(Convert, CodecsAreMeasuredOnTheDataAndChosenByTheStorage) {
   const std::vector<CodecFigures> made{
       {{}, 1, 10, 0, 0}, {{4, false}, 3, 10.4, 0, 0}, {{6, false}, 4, 11, 0, 0}};
   EXPECT_EQ(best_codec(made, 1e9), 1u);
+}
+
+// Kept chunks once answered the trials' reads: their times were those of no codec.
+TEST(Convert, CodecsAreMeasuredWithoutKeptChunks) {
+  TempFolder folder;
+  const std::string in = folder.file("in.h5");
+  hdf5::File file = hdf5::File::create(in);
+  file.write_dataset("raw", counted({20, 20, 20}, 7), {.chunk = {10, 10, 10}, .deflate = 4});
+  file.close();
+  std::filesystem::last_write_time(
+      in, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  const auto read = [&] {
+    for (int i = 0; i < 2; ++i)
+      hdf5::File::open(in).open_dataset("raw").read({{0, 0, 0}}, {{4, 4, 4}}, DType::i32);
+    return hdf5::chunk_cache_bytes();
+  };
+  hdf5::set_chunk_cache(hdf5::kDefaultChunkCacheBytes);
+  ASSERT_GT(read(), 0);
+  const ConvertOptions options{.patch = {8, 8, 8}, .threads = 1, .codec = {}, .verify = false};
+  measure_codecs({in, "raw", {}}, options, folder.path());
+  EXPECT_EQ(hdf5::chunk_cache_bytes(), 0);
+  EXPECT_GT(read(), 0);  // as before
 }
 
 TEST(Convert, NamesOfCodecsGoThereAndBack) {

@@ -45,7 +45,7 @@ rm "$work/volumes/list.csv"
 
 # Settings.
 expect_failure 2 "clip wants two numbers, the lower first, or none; it has 2: 5, 1" "${wind[@]}" --data.clip=5,1
-expect_failure 2 "files.mask_building and files.mask_open are equal, -1" "${wind[@]}" --data.files.mask_open=-1
+expect_failure 2 "data.files.mask_building and data.files.mask_open are equal, -1" "${wind[@]}" --data.files.mask_open=-1
 expect_failure 2 "augment.flip_x would make the labels false" "${wind[@]}" --data.augment.flip_x=true
 expect_failure 2 "volumes.classes has the name 'ball' twice" "${volumes[@]/,box/,ball}"
 expect_failure 2 "volumes.percentiles has 1 numbers; wanted the lowest and the highest" "${volumes[@]}" --volumes.normalisation=percentile \
@@ -53,10 +53,10 @@ expect_failure 2 "volumes.percentiles has 1 numbers; wanted the lowest and the h
 expect_failure 2 "volumes.label_map: '7' has no colon" "${volumes[@]}" --volumes.label_map=7
 expect_failure 2 "volumes.transforms.zoom has 2 numbers, the larger first" "${volumes[@]}" --volumes.transforms.zoom=2,1
 expect_failure 2 "case 'nobody' of the test list is not among the data" "${wind[@]}" --split.test_cases=nobody
-expect_failure 2 "cache.kind=disk wants cache.folder" "${volumes[@]}" --volumes.cache.kind=disk
-expect_failure 2 "cache.folder '/proc/bora'" "${wind[@]}" --data.cache.kind=disk --data.cache.folder=/proc/bora
+expect_failure 2 "volumes.cache.kind=disk wants volumes.cache.folder" "${volumes[@]}" --volumes.cache.kind=disk
+expect_failure 2 "data.cache.folder '/proc/bora'" "${wind[@]}" --data.cache.kind=disk --data.cache.folder=/proc/bora
 touch "$work/file"
-expect_failure 2 "cache.folder '$work/file'" "${volumes[@]}" --volumes.cache.kind=disk --volumes.cache.folder="$work/file"
+expect_failure 2 "volumes.cache.folder '$work/file'" "${volumes[@]}" --volumes.cache.kind=disk --volumes.cache.folder="$work/file"
 
 # Files of both kinds that the pre-flight looks into.
 mask=mask_buildings/0VF44_ws_building_mask.nc speed=wind_speed_filled/0VF44_ws_filled.nc image=case2_image.nii.gz

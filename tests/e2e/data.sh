@@ -128,7 +128,7 @@ has "0 problems, 2 good cases" "$work/volumes"
 expect_failure 2 "level" "$unet3d" data check "${set[@]}" --level=some
 expect_failure 2 "part" "$unet3d" data stats "${set[@]}" --part=none
 expect_failure 1 "$work/nowhere" "$unet3d" data check --data.root="$work/nowhere"
-expect_failure 2 "files.range wants two numbers" "$unet3d" data check "${set[@]}" --data.files.range=5
+expect_failure 2 "data.files.range wants two numbers" "$unet3d" data check "${set[@]}" --data.files.range=5
 for c in "" inspect check stats split; do
   # shellcheck disable=SC2086
   "$unet3d" data $c --help | grep "unet3d data" >/dev/null || fail "no help: $c"

@@ -41,7 +41,7 @@ done
 train 2 "$work/little" --data.cache.kind=shared --data.cache.limit_gib=0.0005
 same none2 little
 grep -q "of the reads come from it" "$work/little.log" || fail "a cache that is too small is not told"
-expect_failure 2 "cache.kind=disk wants cache.folder" mpirun -n 2 "$bin/unet3d" train "${small[@]}" --data.cache.kind=disk \
+expect_failure 2 "data.cache.kind=disk wants data.cache.folder" mpirun -n 2 "$bin/unet3d" train "${small[@]}" --data.cache.kind=disk \
   --output.dir="$work/no"
 
 # Locks that fail with ENOTSUP (95), ENOLCK (37) or as on some clusters (524); a file that somebody else has locked.
