@@ -14,6 +14,9 @@ struct FileStamp {
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
+/// A text that is the same for all names of one file: links, hard links, "./a" and "a".
+std::string file_identity(const std::string& path);
+
 /// Throws Error naming the path if the file is gone or no longer the one that was looked at.
 void require_unchanged(const std::string& path, const FileStamp& stamp);
 

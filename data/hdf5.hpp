@@ -192,6 +192,8 @@ class Group : public Object {
   Group() = default;
   bool exists(const std::string& path) const;
   bool is_group(const std::string& path) const;
+  /// Whether both are one object of one file, by whatever links.
+  bool is_same(const Group& other) const;
   bool is_dataset(const std::string& path) const;
   /// Direct children, sorted by name.
   std::vector<std::string> names() const;

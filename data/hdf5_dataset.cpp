@@ -11,6 +11,7 @@
 #include "data/hdf5.hpp"
 #include "data/hdf5_check.hpp"
 #include "data/hdf5_chunks.hpp"
+#include "data/hdf5_elsewhere.hpp"
 #include "data/hdf5_filters.hpp"
 #include "data/hdf5_lock.hpp"
 #include "data/hdf5_reader_driver.hpp"
@@ -210,6 +211,7 @@ Tensor Dataset::read(std::span<const int64_t> begin, std::span<const int64_t> co
     const DType nearest = stored.dtype();  // refuses what is not a number
     detail::check_filters(*this);
     detail::check_compact(*this);
+    detail::check_elsewhere(*this);
     const Selection selection = select(*this, begin, count);
     const Shape shape = shape_of(count, label_);
     // To the 16-bit types through ours: rounding to nearest even is not promised by the library.

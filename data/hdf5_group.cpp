@@ -89,6 +89,16 @@ bool Group::is_group(const std::string& path) const {
   return kind_of(*this, path) == H5O_TYPE_GROUP;
 }
 
+bool Group::is_same(const Group& other) const {
+  Lock lock;
+  return with_context("looking at '" + label_ + "'", [&] {
+    H5O_info_t a, b;
+    BORA_HDF5(H5Oget_info2(id(), &a, H5O_INFO_BASIC));
+    BORA_HDF5(H5Oget_info2(other.id(), &b, H5O_INFO_BASIC));
+    return a.fileno == b.fileno && a.addr == b.addr;
+  });
+}
+
 bool Group::is_dataset(const std::string& path) const {
   Lock lock;
   return kind_of(*this, path) == H5O_TYPE_DATASET;

@@ -110,6 +110,39 @@ bool is_sound_layout(const unsigned char* message, size_t bytes, size_t address_
   return true;
 }
 
+/// Whether a link holds what it says: the library copies its name and value by their lengths.
+/// IV.A.2.g: version (1), flags (1), kind (1, if flag 3), creation order (8, if flag 2), character
+/// set (1, if flag 4), length of the name (1, 2, 4 or 8 by flags 0 and 1), name; then of a hard
+/// link (0) an address, of others a length (2) and a value.  That of an external one (64) is a byte
+/// and two texts with their final zeros, the file and the object.
+bool is_sound_link(const unsigned char* message, size_t bytes, size_t address_bytes) {
+  constexpr unsigned kHard = 0, kExternal = 64;
+  if (bytes < 2 || message[0] != 1) return false;
+  const unsigned flags = message[1];
+  size_t at = 2;
+  const unsigned kind = (flags & 8) != 0 && bytes > at ? message[at] : kHard;
+  at += ((flags & 8) != 0 ? 1u : 0u) + ((flags & 4) != 0 ? 8u : 0u) + ((flags & 16) != 0 ? 1u : 0u);
+  const size_t width = size_t{1} << (flags & 3);
+  if (at + width > bytes) return false;
+  const uint64_t name = little_endian(message + at, width);
+  at += width;
+  if (name == 0 || name > bytes - at) return false;
+  at += static_cast<size_t>(name);
+  if (kind == kHard) return at + address_bytes <= bytes;
+  if (at + 2 > bytes) return false;
+  const size_t value = two_bytes(message + at);
+  at += 2;
+  if (value > bytes - at) return false;
+  if (kind != kExternal) return value > 0;
+  const unsigned char *begin = message + at + 1, *end = message + at + value;
+  for (int text = 0; text < 2; ++text) {
+    begin = std::find(std::min(begin, end), end, 0);
+    if (begin == end) return false;
+    ++begin;
+  }
+  return true;
+}
+
 }  // namespace
 
 template <class... Parts>
@@ -150,7 +183,7 @@ void MetadataGuard::learn_widths(const unsigned char* bytes, size_t n) {
 /// that does not hold what it says.  IV.A.1.a: type (2), size (2), flags (1), 3 bytes, contents.
 bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound) {
   constexpr size_t kHead = 8;
-  constexpr size_t kLayout = 8, kFilters = 11, kAttribute = 12, kContinuation = 16;
+  constexpr size_t kLink = 6, kLayout = 8, kFilters = 11, kAttribute = 12, kContinuation = 16;
   constexpr unsigned kShared = 2;
   size_t offset = 0;
   while (n - offset >= kHead) {
@@ -158,6 +191,8 @@ bool MetadataGuard::are_messages(const unsigned char* at, size_t n, bool& sound)
     const size_t type = two_bytes(head), bytes = two_bytes(head + 2);
     if (bytes > n - offset - kHead) return false;
     if ((head[4] & kShared) == 0) {
+      if (type == kLink && !is_sound_link(message, bytes, address_bytes_))
+        sound = refuse("a link that does not hold what it says");
       if (type == kLayout && !is_sound_layout(message, bytes, address_bytes_))
         sound = refuse("a layout of chunks without an extent on each axis");
       if (type == kFilters && !are_sound_filters(message, bytes))

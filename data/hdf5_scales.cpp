@@ -144,6 +144,22 @@ std::vector<std::string> dimension_names(const Group& parent, const Dataset& dat
   });
 }
 
+std::vector<std::string> axis_names(const Group& file, const std::string& path,
+                                    const Dataset& dataset) {
+  Lock lock;
+  std::vector<std::string> names(dataset.extents().size());
+  const auto fill_in = [&](const std::vector<std::string>& others) {
+    for (size_t i = 0; i < names.size() && i < others.size(); ++i)
+      if (names[i].empty()) names[i] = others[i];
+  };
+  for (size_t cut = path.rfind('/'); cut != path.npos && cut > 0; cut = path.rfind('/', cut - 1))
+    fill_in(dimension_names(file.open_group(path.substr(0, cut)), dataset));
+  fill_in(dimension_names(file, dataset));
+  if (dataset.has_attribute("DIMENSION_LABELS"))
+    fill_in(dataset.attribute<std::vector<std::string>>("DIMENSION_LABELS"));
+  return names;
+}
+
 void make_scale(Dataset& dataset, const std::string& name, int dimension_id,
                 bool without_variable) {
   Lock lock;

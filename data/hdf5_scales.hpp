@@ -14,6 +14,12 @@ namespace bora::data::hdf5 {
 /// variable; a list of dimension numbers).  `parent` is the group that holds the data set.
 std::vector<std::string> dimension_names(const Group& parent, const Dataset& dataset);
 
+/// The same of the data set at `path` below a file, whose scales may lie in its group or above;
+/// axes that no scale names have the names of DIMENSION_LABELS (h5py's dims[i].label), or empty
+/// ones.
+std::vector<std::string> axis_names(const Group& file, const std::string& path,
+                                    const Dataset& dataset);
+
 /// Makes a data set of one axis a dimension scale, with NetCDF-4's number of the dimension.
 /// `without_variable`: NetCDF-4 readers then show a dimension and no variable.
 void make_scale(Dataset& dataset, const std::string& name, int dimension_id,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5_stored.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -36,6 +38,13 @@ std::optional<std::string> state_of(int descriptor) {
   if (s.st_mtim.tv_sec > std::time(nullptr) - kYoung_s) return std::nullopt;
   return bora::detail::join(s.st_dev, ' ', s.st_ino, ' ', s.st_size, ' ', s.st_mtim.tv_sec, '.',
                             s.st_mtim.tv_nsec, ' ', s.st_ctim.tv_sec, '.', s.st_ctim.tv_nsec);
+}
+
+std::string state_of_file(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // no FIFO blocks
+  std::string state = state_of(descriptor).value_or("");
+  if (descriptor >= 0) ::close(descriptor);
+  return state;
 }
 
 ChunksOfBlock::ChunksOfBlock(std::span<const int64_t> chunk, std::span<const int64_t> begin,

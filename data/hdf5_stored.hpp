@@ -26,6 +26,9 @@ namespace bora::data::hdf5::detail {
 /// since systems count times in steps of milliseconds.
 std::optional<std::string> state_of(int descriptor);
 
+/// The same of the file at a path; empty where it gives nothing, or the file cannot be opened.
+std::string state_of_file(const std::string& path);
+
 /// A chunk of a data set.
 struct StoredChunk {
   std::array<int64_t, Shape::kMaxRank> first{};  ///< its first element in the data set

@@ -79,18 +79,7 @@ std::string only_field(const hdf5::File& file) {
 std::optional<VolumeAxes> axes_by_name(const hdf5::File& file, const hdf5::Dataset& dataset,
                                        const std::string& path,
                                        const std::vector<int64_t>& extents) {
-  std::vector<std::string> names(extents.size());
-  const size_t cut = path.rfind('/');
-  if (dataset.has_attribute("DIMENSION_LIST") || dataset.has_attribute("_Netcdf4Coordinates"))
-    names = cut == std::string::npos
-                ? hdf5::dimension_names(file, dataset)
-                : hdf5::dimension_names(file.open_group(path.substr(0, cut)), dataset);
-  if (dataset.has_attribute("DIMENSION_LABELS")) {
-    const auto labels = dataset.attribute<std::vector<std::string>>("DIMENSION_LABELS");
-    for (size_t i = 0; i < names.size() && i < labels.size(); ++i)
-      if (names[i].empty()) names[i] = labels[i];
-  }
-  return axes_from_names(names, extents);
+  return axes_from_names(hdf5::axis_names(file, path, dataset), extents);
 }
 
 /// Three sizes in the order of the array's axes, as x, y, z.  The channel axis, if the attribute

@@ -80,7 +80,15 @@ VariableInfo NetcdfFile::info(const std::string& variable) const {
   VariableInfo info;
   info.name = variable;
   info.extents = d.extents();
-  info.dimensions = hdf5::dimension_names(file_, d);
+  // Its dimensions and coordinates are those of the group, which nothing here looks into.
+  BORA_CHECK(
+      variable.find('/') == variable.npos ||
+          !(d.has_attribute("_Netcdf4Coordinates") || d.has_attribute("DIMENSION_LIST")),
+      "'", path(), "', variable '", variable,
+      "' lies in a group, with dimensions of its own; those of the root group are read: move "
+      "it there, with: ncks -G : '",
+      path(), "' out.nc");
+  info.dimensions = hdf5::axis_names(file_, variable, d);
   if (std::all_of(info.dimensions.begin(), info.dimensions.end(),
                   [](const std::string& name) { return name.empty(); })) {
     std::vector<std::string> names = unnamed_;

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "core/error.hpp"
 #include "data/hdf5_layout.hpp"
+#include "data/hdf5_stored.hpp"
 #include "data/netcdf.hpp"
+#include "data/recent.hpp"
 #include "data/volume_axes.hpp"
 
 namespace bora::data {
@@ -142,7 +145,8 @@ const std::array<Axis, 3>* coordinates_of(const VolumeFile& file) {
   return netcdf ? &netcdf->coordinates() : nullptr;
 }
 
-bool is_netcdf4(const std::string& path) {
+namespace {
+bool has_netcdf4_marks(const std::string& path) {
   hdf5::Lock lock;
   const hdf5::File file = hdf5::File::open(path);
   if (file.has_attribute("_NCProperties") || file.has_attribute("_nc3_strict")) return true;
@@ -151,6 +155,17 @@ bool is_netcdf4(const std::string& path) {
     if (d.has_attribute("_Netcdf4Dimid") || d.has_attribute("_Netcdf4Coordinates")) return true;
   }
   return false;
+}
+}  // namespace
+
+bool is_netcdf4(const std::string& path) {
+  // Of files that were looked at before it is known: each of their arrays asks.
+  static auto& known = *new Recent<const bool>(4096);  // threads may outlive main
+  const std::string state = hdf5::detail::state_of_file(path);
+  if (const auto answer = state.empty() ? nullptr : known.find(state)) return *answer;
+  const bool answer = has_netcdf4_marks(path);
+  if (!state.empty()) known.keep(state, std::make_shared<const bool>(answer));
+  return answer;
 }
 
 }  // namespace bora::data

@@ -14,6 +14,7 @@
 #include "data/netcdf_volume.hpp"
 #include "data/orientation.hpp"
 #include "data/packed_text.hpp"
+#include "data/volume_axes.hpp"
 #include "data/volume_list.hpp"
 #include "data/volume_read.hpp"
 
@@ -146,6 +147,9 @@ void check_values(const VolumesConfig& config, const LabelMap& labels, VolumeCas
       c.missing.cells += box.count.count();
       if (config.missing == "mask") c.missing.missing += count_missing(image);
     });
+    BORA_CHECK(c.missing.missing == 0 || c.missing.missing < c.missing.cells, label_of(c.image),
+               ": none of its ", c.missing.cells,
+               " cells has a value; nothing of the case would count");
   });
   if (!c.label.path.empty())
     told([&] {
@@ -156,9 +160,15 @@ void check_values(const VolumesConfig& config, const LabelMap& labels, VolumeCas
     });
   if (!c.weight.path.empty())
     told([&] {
+      bool counts = false;
       each_slab(c.box, 1, [&](const Box& box) {
-        checked_weights(read_field(c.weight, c.weight_stamp, box, DType::f32), c.weight, box);
+        const Tensor weights =
+            checked_weights(read_field(c.weight, c.weight_stamp, box, DType::f32), c.weight, box);
+        const float* w = weights.data<float>();
+        counts = counts || std::any_of(w, w + weights.numel(), [](float x) { return x > 0; });
       });
+      BORA_CHECK(counts, label_of(c.weight),
+                 ": all weights are 0; nothing of the case would count");
     });
 }
 
@@ -224,7 +234,7 @@ void check_together(const std::vector<VolumeCase>& cases, std::vector<bool>& bad
                                             first->channels, ", wanted as many"));
       continue;
     }
-    by_image[c.image.path + '\n' + c.image.variable].push_back(i);
+    by_image[file_identity(c.image.path) + '\n' + c.image.variable].push_back(i);
   }
   const auto shares = [](const Box& a, const Box& b) {
     for (int k = 0; k < 3; ++k)

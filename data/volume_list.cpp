@@ -101,6 +101,16 @@ std::string the_file(const FilesByCase& files, const std::string& name, const st
   return {};
 }
 
+/// Whether files below a folder may be called so.
+bool is_case_name(const std::string& name) {
+  if (std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 32 || c == 127; }))
+    return false;
+  const fs::path path = name;
+  return path.is_relative() && std::none_of(path.begin(), path.end(), [](const fs::path& part) {
+           return part == ".." || part == ".";
+         });
+}
+
 class Lister {
  public:
   explicit Lister(const VolumesConfig& config) : config_(config) {
@@ -159,6 +169,10 @@ class Lister {
     }
     if (c.name.empty() && c.image.path.empty()) refuse("neither a case nor an image");
     if (c.name.empty()) c.name = volume_case_name(config_, c.image.path);
+    if (!is_case_name(c.name))
+      refuse("'", c.name,
+             "' cannot be the name of a case: files are called so (no '..', no '/' in front, no "
+             "control character)");
     c.label.path = table.file(row, "label");
     c.weight.path = table.file(row, "weight");
     c.group = table.cell(row, "group");

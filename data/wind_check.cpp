@@ -145,6 +145,9 @@ void look_at_values(const WindConfig& config, WindCase& c, const NetcdfFile& mas
       c.missing.missing += o[i] == 2;
       o[i] = o[i] == 1;
     }
+    BORA_CHECK(c.missing.missing == 0 || c.missing.missing < c.missing.cells, "'", c.wind_path,
+               "', variable '", f.wind_variable, "': none of its ", c.missing.cells,
+               " open cells has a value; nothing of the case would count");
     if (is_mask_good) c.moments = Moments::of(wind.data<float>(), o, open.numel());
   });
   if (!is_wind_good) c.moments.reset();

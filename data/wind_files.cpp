@@ -82,6 +82,27 @@ void pair_files(const WindConfig& config, WindFiles& out) {
                              "' in " + f.wind_folder);
 }
 
+/// No wind field may be both trained on and checked with: one that two cases name, of groups or
+/// parts of their own, leaves both out.
+void refuse_shared_files(WindFiles& files) {
+  std::map<std::string, std::vector<size_t>> by_file;
+  for (size_t i = 0; i < files.cases.size(); ++i)
+    by_file[file_identity(files.cases[i].wind_path)].push_back(i);
+  std::vector<bool> bad(files.cases.size(), false);
+  for (const auto& [file, indices] : by_file)
+    for (size_t k = 1; k < indices.size(); ++k) {
+      const WindCase &a = files.cases[indices[0]], &b = files.cases[indices[k]];
+      if (a.group == b.group && a.part == b.part) continue;
+      bad[indices[0]] = bad[indices[k]] = true;
+      files.problems.push_back("cases '" + a.name + "' and '" + b.name + "' are both of '" +
+                               a.wind_path + "', but may come to different sides of the split");
+    }
+  size_t kept = 0;
+  for (size_t i = 0; i < files.cases.size(); ++i)
+    if (!bad[i] && kept++ != i) files.cases[kept - 1] = std::move(files.cases[i]);
+  files.cases.resize(kept);
+}
+
 /// The list of pairs that rank 0 made, as text for the others.
 std::string pack_pairs(const WindFiles& files) {
   TextPacker out;
@@ -132,6 +153,7 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
   }
   const auto n_found = std::ssize(files.cases);
   look_into_all(config, files, ranks, hooks);
+  refuse_shared_files(files);
   std::sort(files.problems.begin(), files.problems.end());
   settle_problems(files.problems, "the files in '" + config.root + "'",
                   config.files.on_bad_files == "refuse", "data.files.on_bad_files", ranks, hooks);

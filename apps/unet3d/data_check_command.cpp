@@ -7,6 +7,7 @@
 #include "apps/unet3d/data_commands.hpp"
 #include "apps/unet3d/preflight_hooks.hpp"
 #include "core/counted.hpp"
+#include "core/printable.hpp"
 #include "data/jsonl.hpp"
 
 namespace bora::unet3d {
@@ -38,7 +39,7 @@ void print(const CheckConfig& config, const std::string& outcome,
                             .c_str());
   } else {
     std::printf("%s\n", outcome.c_str());
-    for (const std::string& problem : problems) std::printf("  %s\n", problem.c_str());
+    for (const std::string& problem : problems) std::printf("  %s\n", printable(problem).c_str());
     std::printf("%s, %s\n", counted(std::ssize(problems), "problem").c_str(),
                 counted(n_good, "good case").c_str());
   }

@@ -12,6 +12,7 @@
 #include "apps/unet3d/preflight_hooks.hpp"
 #include "core/counted.hpp"
 #include "core/log.hpp"
+#include "core/printable.hpp"
 #include "data/csv.hpp"
 #include "data/output_place.hpp"
 
@@ -126,20 +127,20 @@ void print(const DataSet& set, const std::vector<Part>& parts, const SplitComman
     std::string text;
     size_t n = 0;
     for (const auto& [name, where] : by_name)
-      if (where.size() > 1 && n++ < 20) text += (text.empty() ? "" : ", ") + name;
+      if (where.size() > 1 && n++ < 20) text += (text.empty() ? "" : ", ") + printable(name);
     return n == 0 ? std::string() : std::to_string(n) + " (" + text + (n > 20 ? ", ..." : "") + ")";
   };
   const std::string twice = shared(parts_of_group), files_twice = shared(parts_of_file);
   std::printf("%s in two parts: %s\n", groups, twice.empty() ? "none" : twice.c_str());
   if (!files_twice.empty())
-    std::printf("files in two parts: %s: boxes of them, which have no cell in common\n",
-                files_twice.c_str());
+    std::printf("files in two parts: %s%s\n", files_twice.c_str(),
+                set.wind ? "" : ": by their boxes");
   if (config.list_cases) {
     std::printf("\n%-12s %-24s %s\n", "part", group, "case");
     for (const Part& part : parts)
       for (const int64_t i : part.cases)
-        std::printf("%-12s %-24s %s\n", part.name, set.all().group(i).c_str(),
-                    set.all().name(i).c_str());
+        std::printf("%-12s %-24s %s\n", part.name, printable(set.all().group(i)).c_str(),
+                    printable(set.all().name(i)).c_str());
   }
   std::fflush(stdout);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <tuple>
 
 #include "apps/common/help.hpp"
@@ -98,7 +99,10 @@ int data_stats_command(MpiSession& session, const std::vector<std::string>& args
   physical.data.normalisation = "none";
   const data::PreflightHooks hooks = preflight_hooks(*ranks);
   const auto set = std::make_shared<const DataSet>(open_data_set(physical, *ranks, hooks));
-  const std::vector<int64_t> part = data::part_of(set->split(config.split), config.part);
+  std::vector<int64_t> part(static_cast<size_t>(set->size()));
+  std::iota(part.begin(), part.end(), 0);
+  // All cases need no split, which one case alone cannot have.
+  if (config.part != "all") part = data::part_of(set->split(config.split), config.part);
   if (part.empty())
     throw UsageError("data stats: no case in the " + config.part +
                      " part (split.validation, split.test); choose another --part");

@@ -171,6 +171,7 @@ data::ValueSummary summarise(const data::VolumeFile& file) {
 std::string guess_kind(const data::VolumeInfo& info, const data::ValueSummary& v) {
   if (v.n() == 0) return {};
   const auto& distinct = v.distinct();
+  if (distinct.size() == 1) return {};  // says nothing of what it is
   const std::string& unit = info.unit;
   const bool is_speed = unit == "m s-1" || unit == "m/s" || unit == "m s^-1";
   if (distinct.size() == 2 && distinct.contains(-1) && distinct.contains(1))

@@ -91,15 +91,24 @@ std::string attributes_text(const data::hdf5::Object& object, Problems& problems
   return text;
 }
 
-/// All arrays of a group and below, as paths.
+/// All arrays of a group and below, as paths.  `above`: the groups on the way; a link to one of
+/// them goes round in circles.
 void list_datasets(const data::hdf5::Group& group, const std::string& prefix,
-                   std::vector<std::string>& out, Problems& problems) {
+                   std::vector<const data::hdf5::Group*> above, std::vector<std::string>& out,
+                   Problems& problems) {
+  above.push_back(&group);
   for (const std::string& name : group.names())
     try_to(problems, [&] {
-      if (group.is_dataset(name))
+      if (group.is_dataset(name)) {
         out.push_back(prefix + name);
-      else if (group.is_group(name))
-        list_datasets(group.open_group(name), prefix + name + "/", out, problems);
+      } else if (group.is_group(name)) {
+        const data::hdf5::Group below = group.open_group(name);
+        const bool is_circle = std::any_of(above.begin(), above.end(),
+                                           [&](const auto* g) { return g->is_same(below); });
+        if (!is_circle) list_datasets(below, prefix + name + "/", above, out, problems);
+      } else if (!group.exists(name)) {
+        out.push_back(prefix + name);  // a link to nothing: told when it is looked at
+      }
     });
 }
 
@@ -155,7 +164,7 @@ std::string report_hdf5(const std::string& path, const FieldReportOptions& optio
   try_to(told_below, [&] { is_netcdf = data::is_netcdf4(path); });
   const data::NetcdfFile file = data::NetcdfFile::open(path);
   std::ostringstream out;
-  out << path << ": " << (is_netcdf ? "NetCDF-4" : "HDF5") << ", "
+  out << printable(path) << ": " << (is_netcdf ? "NetCDF-4" : "HDF5") << ", "
       << bytes_text(static_cast<int64_t>(std::filesystem::file_size(path))) << "\n";
   try_to(problems, [&] {
     const std::string a = attributes_text(file.hdf5(), problems);
@@ -165,7 +174,7 @@ std::string report_hdf5(const std::string& path, const FieldReportOptions& optio
   if (is_netcdf)
     list_variables(file, names, problems);
   else
-    list_datasets(file.hdf5(), "", names, problems);
+    list_datasets(file.hdf5(), "", {}, names, problems);
   if (!options.variable.empty()) {
     if (std::find(names.begin(), names.end(), options.variable) == names.end())
       BORA_FAIL("'", path, "' has no variable '", options.variable, "'; it has ",
@@ -237,7 +246,7 @@ std::string report_file(const std::string& path, const FieldReportOptions& optio
   if (info.format == "NetCDF-4" || info.format == "HDF5")
     return report_hdf5(path, options, problems);
   std::ostringstream out;
-  out << path << ": " << info.format << ", " << bytes_text(info.file_bytes) << "\n";
+  out << printable(path) << ": " << info.format << ", " << bytes_text(info.file_bytes) << "\n";
   if (info.format.starts_with("NIfTI")) out << nifti_text(data::read_nifti_header_of(path));
   out << report_field({path, options.variable, options.order}, options, problems);
   return out.str();

@@ -163,11 +163,14 @@ void SegmentationCases::state(StateVisitor& visitor) {
   if (visitor.loading() ? !visitor.has_entry("orientation") : here.empty()) return;
   std::string there = here;
   visitor.value("orientation", there);
-  if (!orientations_agree(there, here))
-    throw UsageError("the checkpoint was trained on volumes whose axes run " + there +
-                     ", those of this run's training cases run " + here +
-                     ": it would see them mirrored or turned. Train on volumes as before, or start "
-                     "a new run");
+  for (const int64_t i : split_.train) {
+    const data::VolumeCase& c = dataset_->at(i);
+    if (!orientations_agree(there, c.orientation))
+      throw UsageError("the checkpoint was trained on volumes whose axes run " + there +
+                       ", those of '" + c.image.path + "' run " + c.orientation +
+                       ": it would see it mirrored or turned. Train on volumes as before, or start "
+                       "a new run");
+  }
 }
 
 }  // namespace bora::unet3d

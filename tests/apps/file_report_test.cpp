@@ -111,6 +111,25 @@ TEST_F(FileReport, AnArrayThatIsNotWhatItSaysLeavesTheOthers) {
               HasSubstr("has no variable 'c'; it has 'a'"));
 }
 
+// Valid HDF5: a group that holds itself, or one above it.
+TEST_F(FileReport, LinksThatGoRoundInCirclesAreFollowedOnce) {
+  {
+    const data::hdf5::Lock lock;
+    data::hdf5::File file = data::hdf5::File::create(path_);
+    data::hdf5::Group group = file.create_group("g");
+    group.write_dataset("raw", Tensor::zeros({2, 2, 2}, DType::f32));
+    ASSERT_GE(H5Lcreate_hard(group.id(), ".", group.id(), "again", H5P_DEFAULT, H5P_DEFAULT), 0);
+    ASSERT_GE(H5Lcreate_hard(file.id(), "/", group.id(), "up", H5P_DEFAULT, H5P_DEFAULT), 0);
+    ASSERT_GE(H5Lcreate_external("gone.h5", "/raw", file.id(), "there", H5P_DEFAULT, H5P_DEFAULT),
+              0);
+    file.close();
+  }
+  const std::string text = report_file(path_, {}, problems_);
+  EXPECT_THAT(text, AllOf(HasSubstr("  g/raw (2, 2, 2) f32"), Not(HasSubstr("again")),
+                          Not(HasSubstr("up/")), HasSubstr("  there: cannot be read")));
+  EXPECT_EQ(problems_.size(), 1U);  // the link to nothing
+}
+
 TEST_F(FileReport, APictureWantsOneField) {
   {
     const data::hdf5::Lock lock;

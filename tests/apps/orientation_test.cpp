@@ -63,7 +63,7 @@ TEST_F(OrientationTest, IsThatOfTheTrainingImagesAndIsSaved) {
   load(path, same);
   SegmentationCases other = cases(-1);
   EXPECT_THAT(message_of([&] { load(path, other); }),
-              AllOf(HasSubstr("volumes whose axes run RAS"), HasSubstr("training cases run LAS"),
+              AllOf(HasSubstr("volumes whose axes run RAS"), HasSubstr("' run LAS"),
                     HasSubstr("start a new run")));
 }
 

@@ -231,6 +231,47 @@ TEST_F(WindCoordinates, AnotherUnitOfSpeedIsRefused) {
   }
 }
 
+// A file that names its axes is believed before data.files.order, as that of a volume is.
+TEST_F(WindCoordinates, LabelsOfAxesAreBelieved) {
+  const auto write = [&](const std::string& path, const std::string& variable,
+                         const std::vector<std::string>& labels, const Shape& shape) {
+    const hdf5::Lock lock;
+    hdf5::File file = hdf5::File::create(path);
+    file.write_dataset(variable, Tensor::full(shape, 1, DType::f32))
+        .set_attribute("DIMENSION_LABELS", labels);
+    file.close();
+  };
+  write(wind("0VF1"), "wind_speed", {"x", "y", "z"}, {4, 3, 2});
+  write(mask("0VF1"), "building_mask", {"z", "y", "x"}, {2, 3, 4});
+  EXPECT_EQ(find_wind_files(config_).cases.at(0).grid, (Dims3{4, 3, 2}));
+  write(mask("0VF1"), "building_mask", {"depth", "row", "column"}, {2, 3, 4});
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr(mask("0VF1")),
+                    HasSubstr("no dimension 'x'; the variable has 'depth', 'row', 'column'")));
+}
+
+// Its dimensions and coordinates lie there, too: to read it by data.files.order swapped its axes.
+TEST_F(WindCoordinates, AVariableOfNetcdfInAGroupIsRefused) {
+  {
+    const hdf5::Lock lock;
+    hdf5::File file = hdf5::File::create(wind("0VF1"));
+    hdf5::Group group = file.create_group("g");
+    hdf5::Dataset x = group.write_dataset("x", steps(4, 0, 5)),
+                  y = group.write_dataset("y", steps(3, 0, 5)),
+                  z = group.write_dataset("z", steps(2, 0, 5)),
+                  field = group.write_dataset("speed", Tensor::full({4, 3, 2}, 1, DType::f32));
+    hdf5::make_scale(x, "x", 0);
+    hdf5::make_scale(y, "y", 1);
+    hdf5::make_scale(z, "z", 2);
+    hdf5::attach_scales({{&field, {&x, &y, &z}}});
+    EXPECT_THAT(hdf5::axis_names(file, "g/speed", field), ::testing::ElementsAre("x", "y", "z"));
+    file.close();
+  }
+  config_.files.wind_variable = "g/speed";
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("0VF1_ws_filled.nc', variable 'g/speed' lies in a group"),
+                               HasSubstr("ncks -G :")));
+}
+
 TEST_F(WindCoordinates, ADimensionThatStandsTwiceIsTold) {
   write_square(wind("0VF1"), "wind_speed", Tensor::full({4, 3, 3}, 1, DType::f32));
   EXPECT_THAT(refusal(), AllOf(HasSubstr(wind("0VF1")), HasSubstr(kTwice)));

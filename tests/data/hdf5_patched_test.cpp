@@ -141,6 +141,33 @@ TEST_F(PatchedHdf5, SmallChunksOutsideOfTheFileAreTold) {
               AllOf(HasSubstr("chunk at (2, 0, 0): HDF5: "), HasSubstr("wrong B-tree signature")));
 }
 
+// The library copies a link's value by its length, and crashed on the first of these.
+TEST_F(PatchedHdf5, LinksThatDoNotHoldWhatTheySayAreTold) {
+  const auto write_link = [&] {
+    const hdf5::Lock lock;
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    ASSERT_GE(H5Lcreate_external("source.h5", "/raw", file, "raw", H5P_DEFAULT, H5P_DEFAULT), 0);
+    H5Fclose(file);
+  };
+  const std::string link = "\1\x8\x40\x3raw";
+  const std::string whole = link + std::string("\x10\0\0source.h5", 12);
+  for (const auto& [from, to] :
+       {std::pair{whole.substr(0, 8), link + "\xff"},  // longer than all
+        std::pair{whole, link + std::string("\x10\0\0source.h5", 12).replace(0, 2, "\x05\0", 2)},
+        std::pair{link, std::string("\1\x8\x40\xf0raw")},      // a longer name
+        std::pair{link, std::string("\1\x8\x40\0raw", 7)}}) {  // none
+    write_link();
+    patch(from, to);
+    const hdf5::Lock lock;
+    EXPECT_THAT(message_of([&] { hdf5::File::open(path).names(); }),
+                AllOf(HasSubstr(path), HasSubstr("a link that does not hold what it says")));
+  }
+  write_link();
+  const hdf5::Lock lock;
+  EXPECT_EQ(hdf5::File::open(path).names(), (std::vector<std::string>{"raw"}));
+  EXPECT_FALSE(hdf5::File::open(path).exists("raw"));
+}
+
 TEST_F(PatchedHdf5, AnIndexOfChunksThatIsNoneIsTold) {
   write({{4, 12, 12}, {kDeflate}});
   patch(std::string("TREE") + '\1', std::string("XREE") + '\1');

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row 102: what is one group of a split where nobody says it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,9 +9,12 @@
 
 #include "data/volume_cases.hpp"
 #include "tests/data/volume_fixture.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace bora::data::test {
 namespace {
+
+using bora::testing::message_of;
 
 class VolumeGroups : public VolumeTest {
  protected:
@@ -50,6 +54,42 @@ TEST_F(VolumeGroups, ImagesOfOneNameInAManifestAreGroupsOfTheirOwn) {
   const std::map<std::string, std::string> wanted{
       {"a", "p1/scan"}, {"b", "p1/scan"}, {"c", "p2/scan"}, {"d", "given"}, {"e", "alone"}};
   EXPECT_EQ(groups("m.csv"), wanted);
+}
+
+// Links and other spellings of a path are one file: its cells may not train and validate.
+TEST_F(VolumeGroups, OneFileByAnyNameIsOneFile) {
+  write_pair("a", places({4, 3, 2}), no_labels({4, 3, 2}));
+  std::filesystem::create_symlink("a_image.h5", root + "/sym_image.h5");
+  std::filesystem::create_hard_link(root + "/a_image.h5", root + "/hard_image.h5");
+  VolumesConfig config = pairs();
+  config.list = "m.csv";
+  for (const std::string other : {"./a_image.h5", "sym_image.h5", "hard_image.h5"}) {
+    const auto list = [&](const std::string& box, const std::string& part) {
+      write_list("m.csv",
+                 "case,image,label,part,box\na,a_image.h5,a_label.h5,training,\"0:2,,\"\nb," +
+                     other + ",a_label.h5," + part + ",\"" + box + ",,\"\n");
+    };
+    list("1:4", "validation");
+    EXPECT_THAT(message_of([&] { find_volume_cases(config); }),
+                ::testing::HasSubstr("may come to different sides of the split"))
+        << other;
+    list("2:4", "validation");
+    EXPECT_EQ(find_volume_cases(config).cases.size(), 2U) << other;
+  }
+}
+
+TEST_F(VolumeGroups, NamesThatLeadOutOfAFolderAreRefused) {
+  write_pair("a", places({4, 3, 2}), no_labels({4, 3, 2}));
+  VolumesConfig config = pairs();
+  config.list = "m.csv";
+  for (const char* name : {"../y", "x/../../y", "..", "/tmp/y", "a\x1b[2J", "./a"}) {
+    write_list("m.csv", std::string("case,image,label\n") + name + ",a_image.h5,a_label.h5\n");
+    EXPECT_THAT(message_of([&] { find_volume_cases(config); }),
+                ::testing::HasSubstr("cannot be the name of a case"))
+        << name;
+  }
+  write_list("m.csv", "case,image,label\nx/..y,a_image.h5,a_label.h5\n");
+  EXPECT_EQ(find_volume_cases(config).cases.size(), 1U);
 }
 
 TEST_F(VolumeGroups, FoldersThatLookLikePatientsAreTold) {

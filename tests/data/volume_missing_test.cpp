@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows 89, 93: a cell without a value in any one of its channels is left out.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
 #include "tests/data/volume_fixture.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace bora::data::test {
 namespace {
@@ -57,6 +59,22 @@ TEST_F(VolumeMissing, HowManyAreLeftOutIsTold) {
       "case; most in 'a', 3.12 %\n");
   config.preflight = "headers";
   EXPECT_EQ(told(), "");  // nobody looked
+}
+
+TEST_F(VolumeMissing, ACaseOfWhichNothingCountsIsAProblem) {
+  write("a_image.h5", "raw", Tensor::full({4, 4, 4}, NAN, DType::f32));
+  write("a_label.h5", "label", Tensor::full({4, 4, 4}, 1, DType::u8));
+  write("a_weight.h5", "weight", Tensor::zeros({4, 4, 4}, DType::f32));
+  VolumesConfig config = pairs();
+  config.order = "xyz";
+  config.missing = "mask";
+  config.weight_suffix = "_weight.h5";
+  EXPECT_THAT(
+      bora::testing::message_of([&] { find_volume_cases(config); }),
+      ::testing::AllOf(::testing::HasSubstr("a_image.h5"),
+                       ::testing::HasSubstr("none of its 64 cells has a value"),
+                       ::testing::HasSubstr("a_weight.h5"),
+                       ::testing::HasSubstr("all weights are 0; nothing of the case would count")));
 }
 
 TEST(MissingCells, ACaseThatLacksHalfIsAWarning) {

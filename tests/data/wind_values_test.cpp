@@ -81,6 +81,28 @@ TEST_F(WindValuesTest, MissingWindInOpenCellsIsRefusedOrMasked) {
   EXPECT_EQ(files.cases.at(0).missing.cells, data.moments(0).n + 1);
 }
 
+TEST_F(WindValuesTest, ACaseWithoutAValueIsAProblem) {
+  spoil(wind("0VF1"), "wind_speed", [](Tensor& t) { t.fill(NAN); });
+  config_.files.missing = "mask";
+  config_.files.preflight = "full";
+  EXPECT_THAT(
+      message_of([&] { find_wind_files(config_); }),
+      AllOf(HasSubstr(wind("0VF1")), HasSubstr("open cells has a value; nothing of the case")));
+}
+
+TEST_F(WindValuesTest, OneFileOfTwoCasesMayNotComeToTwoSides) {
+  const auto copy_as = [&](const std::string& name) {
+    std::filesystem::create_hard_link(wind("0VF1"), wind(name));
+    std::filesystem::copy(mask("0VF1"), mask(name));
+  };
+  copy_as("90VF1");  // of the same layout: one side
+  EXPECT_EQ(find_wind_files(config_).cases.size(), 7U);
+  copy_as("0VF9");
+  EXPECT_THAT(message_of([&] { find_wind_files(config_); }),
+              AllOf(HasSubstr("cases '0VF1' and '0VF9' are both of '" + wind("0VF1")),
+                    HasSubstr("different sides of the split")));
+}
+
 TEST_F(WindValuesTest, InfiniteWindIsRefused) {
   spoil(wind("0VF1"), "wind_speed",
         [](Tensor& t) { t.data<float>()[5] = std::numeric_limits<float>::infinity(); });
