@@ -16,6 +16,7 @@
 #include "data/chunk_shape.hpp"
 #include "data/convert.hpp"
 #include "data/netcdf.hpp"
+#include "data/netcdf_volume.hpp"
 #include "data/output_place.hpp"
 #include "data/volume_cases.hpp"
 #include "data/wind_files.hpp"
@@ -116,7 +117,9 @@ std::vector<Job> jobs_of_volumes(const ConvertConfig& c, Collective& ranks) {
 void require_netcdf(const data::WindFilesConfig& f, const data::WindCase& w) {
   const std::vector<std::string> axes =
       data::NetcdfFile::open(w.mask_path).info(f.mask_variable).dimensions;
-  if (w.wind_path != w.mask_path && std::find(axes.begin(), axes.end(), "") == axes.end()) return;
+  if (w.wind_path != w.mask_path && data::is_netcdf4(w.mask_path) &&
+      std::find(axes.begin(), axes.end(), "") == axes.end())
+    return;
   throw UsageError("data convert: '" + w.mask_path +
                    "' is an HDF5 file of a wind case; wind cases are written as NetCDF-4 (.nc), "
                    "from NetCDF-4 alone. Single fields are written as .h5: unet3d data convert '" +
