@@ -56,8 +56,8 @@ std::vector<int64_t> extents_of(int64_t space) {
 
 /// A source of a virtual data set must hold what was mapped from it.
 void check_source(const Dataset& dataset, int64_t list, size_t i) {
-  const std::string name = text_by(
-      [&](char* to, size_t bytes) { return H5Pget_virtual_filename(list, i, to, bytes); });
+  const std::string name =
+      text_by([&](char* to, size_t bytes) { return H5Pget_virtual_filename(list, i, to, bytes); });
   const std::string set =
       text_by([&](char* to, size_t bytes) { return H5Pget_virtual_dsetname(list, i, to, bytes); });
   BORA_CHECK(name.find("%b") == name.npos && set.find("%b") == set.npos,
@@ -87,7 +87,8 @@ void check_external(int64_t list, unsigned i) {
   const std::string name = text.data();
   // As the library finds it: from the folder that the program runs in, or that of this variable.
   const char* prefix = std::getenv("HDF5_EXTFILE_PREFIX");
-  const fs::path place = prefix != nullptr && *prefix != '\0' ? fs::path(prefix) / name : fs::path(name);
+  const fs::path place =
+      prefix != nullptr && *prefix != '\0' ? fs::path(prefix) / name : fs::path(name);
   const fs::path there = found_at({place}, name);
   std::error_code failure;
   const uintmax_t size = fs::file_size(there, failure);

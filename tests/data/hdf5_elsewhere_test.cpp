@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row 88: data sets whose values lie in other files.  For what is missing there the HDF5 library gives fill
-// values without a word; here it is an error that names the other file.
+// Row 88: data sets whose values lie in other files.  For what is missing there the HDF5 library
+// gives fill values without a word; here it is an error that names the other file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,9 @@ class Elsewhere : public ::testing::Test {
                      std::vector<double>(static_cast<size_t>(6 * planes), value));
   }
   std::vector<float> values() const {
-    return open_volume({path_, "raw", "xyz"})->read({0, 0, 0}, {4, 3, 2}, DType::f32).to_vector<float>();
+    return open_volume({path_, "raw", "xyz"})
+        ->read({0, 0, 0}, {4, 3, 2}, DType::f32)
+        .to_vector<float>();
   }
   std::string refusal() const {
     return message_of([&] { values(); });
@@ -65,8 +67,9 @@ TEST_F(Elsewhere, AVirtualDataSetIsReadFromItsSources) {
 TEST_F(Elsewhere, AMissingSourceIsNamed) {
   write_source("one.h5", 1);
   write_virtual("one.h5", "two.h5");
-  EXPECT_THAT(refusal(), AllOf(HasSubstr(path_), HasSubstr("its values lie in the file 'two.h5', which "
-                                                           "is not there")));
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr(path_), HasSubstr("its values lie in the file 'two.h5', which "
+                                                "is not there")));
   std::filesystem::create_directory(folder_.file("two.h5"));
   EXPECT_THAT(refusal(), HasSubstr("'two.h5', which is not there"));
   std::filesystem::remove(folder_.file("two.h5"));
@@ -93,7 +96,8 @@ TEST_F(Elsewhere, NumberedSourcesAreRefused) {
                         sizes({2, 3, 2}).data());
     ASSERT_GE(H5Pset_virtual(list, space, "part%b.h5", "raw", source), 0);
     const hid_t file = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    const hid_t set = H5Dcreate2(file, "raw", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, list, H5P_DEFAULT);
+    const hid_t set =
+        H5Dcreate2(file, "raw", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, list, H5P_DEFAULT);
     ASSERT_GE(set, 0);
     H5Dclose(set);
     H5Fclose(file);
@@ -117,7 +121,8 @@ TEST_F(Elsewhere, ExternalStorageMustBeThereAndLongEnough) {
   }
   EXPECT_EQ(values(), std::vector<float>(24, 5));
   std::filesystem::resize_file(raw, 195);
-  EXPECT_THAT(refusal(), AllOf(HasSubstr(path_), HasSubstr("the file '" + raw + "', which has 195 bytes, "
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(path_), HasSubstr("the file '" + raw +
+                                                           "', which has 195 bytes, "
                                                            "wanted 196")));
   std::filesystem::remove(raw);
   EXPECT_THAT(refusal(), HasSubstr("the file '" + raw + "', which is not there"));
