@@ -150,10 +150,14 @@ TEST_F(PatchedHdf5, LinksThatDoNotHoldWhatTheySayAreTold) {
     H5Fclose(file);
   };
   const std::string link = "\1\x8\x40\x3raw";
-  const std::string whole = link + std::string("\x10\0\0source.h5", 12);
+  const auto with_value_of = [&](char bytes) {
+    return link + bytes + std::string("\0\0source.h5", 11);
+  };
+  const std::string whole = with_value_of(16);  // flags, "source.h5", "/raw", each with its zero
   for (const auto& [from, to] :
-       {std::pair{whole.substr(0, 8), link + "\xff"},  // longer than all
-        std::pair{whole, link + std::string("\x10\0\0source.h5", 12).replace(0, 2, "\x05\0", 2)},
+       {std::pair{whole, with_value_of('\xff')},               // longer than all
+        std::pair{whole, with_value_of(5)},                    // its first text without an end
+        std::pair{whole, with_value_of(15)},                   // its second one
         std::pair{link, std::string("\1\x8\x40\xf0raw")},      // a longer name
         std::pair{link, std::string("\1\x8\x40\0raw", 7)}}) {  // none
     write_link();
