@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "apps/unet3d/orientation_check.hpp"
 #include "apps/unet3d/segmentation_cases.hpp"
@@ -21,9 +22,10 @@ using ::testing::HasSubstr;
 
 class OrientationTest : public data::test::VolumeTest {
  protected:
-  /// Volume a (training) and b (validation), with x to the right or to the left; 0: not said.
-  SegmentationCases cases(int a, int b = 1) {
-    for (const auto& [name, x] : {std::pair{"a", a}, {"b", b}}) {
+  /// Volumes a and c (training; c as a unless it is said) and b (validation), with x to the right
+  /// or to the left; 0: not said.
+  SegmentationCases cases(int a, int b = 1, std::optional<int> c = {}) {
+    for (const auto& [name, x] : {std::pair{"a", a}, {"b", b}, {"c", c.value_or(a)}}) {
       write_pair(name, data::test::places({8, 8, 8}), data::test::no_labels({8, 8, 8}));
       if (x == 0) continue;
       for (const auto& [file, variable] : {std::pair{"_image.h5", "raw"}, {"_label.h5", "label"}}) {
@@ -37,7 +39,7 @@ class OrientationTest : public data::test::VolumeTest {
         out.close();
       }
     }
-    write_list("list.csv", "case,part\na,training\nb,validation\n");
+    write_list("list.csv", "case,part\na,training\nb,validation\nc,training\n");
     data::VolumesConfig config = pairs();
     config.list = "list.csv";
     return {config, {}, *self};
@@ -65,6 +67,15 @@ TEST_F(OrientationTest, IsThatOfTheTrainingImagesAndIsSaved) {
   EXPECT_THAT(message_of([&] { load(path, other); }),
               AllOf(HasSubstr("volumes whose axes run RAS"), HasSubstr("' run LAS"),
                     HasSubstr("start a new run")));
+}
+
+// Volumes that run differently have no orientation in common; each is looked at.
+TEST_F(OrientationTest, OneMirroredVolumeOfSeveralIsRefused) {
+  const std::string path = saved(cases(1));
+  SegmentationCases mixed = cases(1, 1, -1);
+  EXPECT_EQ(mixed.orientation(), "");
+  EXPECT_THAT(message_of([&] { load(path, mixed); }),
+              AllOf(HasSubstr("volumes whose axes run RAS"), HasSubstr("c_image.h5' run LAS")));
 }
 
 TEST_F(OrientationTest, OlderCheckpointsAndUnknownOnesAreTaken) {

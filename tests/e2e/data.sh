@@ -88,6 +88,16 @@ diff <(sed 1d "$work/split") <(sed 1d "$work/again") || fail "the manifest of a 
 "$unet3d" data split --data.root="$work/data" --split.by=case --split.validation_cases=105VF5 >"$work/split"
 has "geometries in two parts: none" "$work/split"
 
+# All of one case need no split, which one case alone cannot have.
+mkdir -p "$work/one/wind_speed_filled" "$work/one/mask_buildings"
+cp "$work/data/$wind" "$work/one/wind_speed_filled" && cp "$work/data/$mask" "$work/one/mask_buildings"
+"$unet3d" data stats --data.root="$work/one" --part=all >"$work/out"
+has "all part: 1 of 1 cases in $work/one" "$work/out"
+# What terminals obey is escaped.
+printf 'case,image,label\nb,\033]0;x\007b_image.nii,b_label.nii\n' >"$work/one/list.csv"
+"$unet3d" data check --volumes.root="$work/one" --volumes.list=list.csv >"$work/out" 2>"$work/log" && fail "a file that is not there is good"
+has "there is no image '$work/one/\\x1b]0;x\\x07b_image.nii'" "$work/out"
+
 # Damage: listed whole, exit code 1 on all ranks, in text and JSON; skipped or refused in training.
 printf 'no data set' >"$work/data/$wind"
 rm "$work/data/mask_buildings/0VF44_ws_building_mask.nc"
