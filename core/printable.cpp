@@ -8,20 +8,24 @@ namespace {
 
 uint32_t byte(std::string_view text, size_t at) { return static_cast<unsigned char>(text[at]); }
 
-/// What stands for the character of n bytes (0: one byte that is none) at `at`.
-void append(std::string& out, std::string_view text, size_t at, size_t n) {
+/// Appends what stands for the character that begins at `at`; returns its bytes, 1 where there is
+/// none.
+size_t append(std::string& out, std::string_view text, size_t at) {
+  const size_t n = utf8_bytes(text, at);
   const bool is_control = (n == 1 && (byte(text, at) < 0x20 || byte(text, at) == 0x7f)) ||
                           (n == 2 && byte(text, at) == 0xc2 && byte(text, at + 1) < 0xa0);
   if (n > 0 && !is_control) {
     out += text.substr(at, n);
-    return;
+    return n;
   }
   constexpr const char* kDigits = "0123456789abcdef";
-  for (size_t i = at; i < at + (n > 0 ? n : 1); ++i) {
+  const size_t bytes = n > 0 ? n : 1;
+  for (size_t i = at; i < at + bytes; ++i) {
     out += "\\x";
     out += kDigits[byte(text, i) >> 4];
     out += kDigits[byte(text, i) & 15];
   }
+  return bytes;
 }
 
 }  // namespace
@@ -49,12 +53,10 @@ std::string printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    const size_t n = utf8_bytes(text, at);
     if (text[at] == '\n' || text[at] == '\t')
-      out += text[at];
+      out += text[at++];
     else
-      append(out, text, at, n);
-    at += n > 0 ? n : 1;
+      at += append(out, text, at);
   }
   return out;
 }
@@ -63,14 +65,10 @@ std::string printable_line(std::string_view text, size_t most) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     if (out.size() >= most) return out + "... (" + std::to_string(text.size()) + " bytes)";
-    const size_t n = utf8_bytes(text, at);
-    if (text[at] == '\n')
-      out += "\\n";
-    else if (text[at] == '\t')
-      out += "\\t";
+    if (text[at] == '\n' || text[at] == '\t')
+      out += text[at++] == '\n' ? "\\n" : "\\t";
     else
-      append(out, text, at, n);
-    at += n > 0 ? n : 1;
+      at += append(out, text, at);
   }
   return out;
 }

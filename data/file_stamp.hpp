@@ -14,7 +14,8 @@ struct FileStamp {
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
-/// A text that is the same for all names of one file: links, hard links, "./a" and "a".
+/// A text that is the same for all names of one file: links, hard links, "./a" and "a".  On this
+/// host: others number their devices otherwise.
 std::string file_identity(const std::string& path);
 
 /// Throws Error naming the path if the file is gone or no longer the one that was looked at.

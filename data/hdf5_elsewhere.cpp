@@ -16,13 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The path of the file that an object lies in.
-std::string file_of(const Dataset& dataset) {
-  const ssize_t length = BORA_HDF5(H5Fget_name(dataset.id(), nullptr, 0));
-  std::string name(static_cast<size_t>(length) + 1, '\0');
-  BORA_HDF5(H5Fget_name(dataset.id(), name.data(), name.size()));
-  name.resize(static_cast<size_t>(length));
-  return name;
+/// Text of the library, by a function that fills a buffer of some size.
+template <class Fill>
+std::string text_by(const Fill& fill) {
+  const ssize_t length = BORA_HDF5(fill(nullptr, size_t{0}));
+  std::string text(static_cast<size_t>(length) + 1, '\0');
+  BORA_HDF5(fill(text.data(), text.size()));
+  text.resize(static_cast<size_t>(length));
+  return text;
 }
 
 /// The first of these that is a plain file; throws Error if none is.
@@ -33,16 +34,6 @@ fs::path found_at(const std::vector<fs::path>& places, const std::string& name) 
   }
   BORA_FAIL("its values lie in the file '", name,
             "', which is not there; HDF5 would give fill values in its place");
-}
-
-/// Text of the library, by a function that fills a buffer of some size.
-template <class Fill>
-std::string text_by(const Fill& fill) {
-  const ssize_t length = BORA_HDF5(fill(nullptr, size_t{0}));
-  std::string text(static_cast<size_t>(length) + 1, '\0');
-  BORA_HDF5(fill(text.data(), text.size()));
-  text.resize(static_cast<size_t>(length));
-  return text;
 }
 
 /// Extents of a space; empty unless it has fixed ones.
@@ -65,7 +56,9 @@ void check_source(const Dataset& dataset, int64_t list, size_t i) {
              "'): whether one is missing cannot be known; write a data set of its own, with "
              "h5repack -l CONTI");
   if (name == ".") return;  // the own file, which the reader has open
-  const fs::path beside = fs::path(file_of(dataset)).parent_path() / name;
+  const std::string own =
+      text_by([&](char* to, size_t bytes) { return H5Fget_name(dataset.id(), to, bytes); });
+  const fs::path beside = fs::path(own).parent_path() / name;
   const File source = File::open(found_at({beside, name}, name).string());
   const Dataset mapped = source.open_dataset(set);
   const Id space(BORA_HDF5(H5Pget_virtual_srcspace(list, i)));

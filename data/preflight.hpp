@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/collective.hpp"
+#include "core/error.hpp"
 
 namespace bora::data {
 
@@ -76,6 +77,20 @@ enum class PreflightDepth { headers, values };
 /// must own, or share, all it uses.
 using PreflightCheck = std::function<std::string(size_t index, PreflightDepth depth,
                                                  std::vector<std::string>& problems)>;
+
+/// Runs `body`; an Error becomes a problem, a UsageError goes through.  Whether there was none.
+template <class Body>
+bool finds_none(std::vector<std::string>& problems, Body&& body) {
+  try {
+    body();
+    return true;
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& e) {
+    problems.emplace_back(e.what());
+    return false;
+  }
+}
 
 /// The outcome: the same on all ranks but for `seconds`.
 struct PreflightReport {

@@ -131,16 +131,7 @@ int64_t count_missing(const Tensor& image) {
 /// Reads all values of the case once, and counts those that are missing.
 void check_values(const VolumesConfig& config, const LabelMap& labels, VolumeCase& c,
                   std::vector<std::string>& problems) {
-  const auto told = [&](const auto& look) {
-    try {
-      look();
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Error& e) {
-      problems.emplace_back(e.what());
-    }
-  };
-  told([&] {
+  finds_none(problems, [&] {
     each_slab(c.box, c.channels, [&](const Box& box) {
       const Tensor image = checked_image(read_field(c.image, c.image_stamp, box, c.image_type),
                                          c.image, box, config.missing);
@@ -152,14 +143,14 @@ void check_values(const VolumesConfig& config, const LabelMap& labels, VolumeCas
                " cells has a value; nothing of the case would count");
   });
   if (!c.label.path.empty())
-    told([&] {
+    finds_none(problems, [&] {
       each_slab(c.box, 1, [&](const Box& box) {
         checked_classes(read_field(c.label, c.label_stamp, box, c.label_type), c.label, box,
                         labels);
       });
     });
   if (!c.weight.path.empty())
-    told([&] {
+    finds_none(problems, [&] {
       bool counts = false;
       each_slab(c.box, 1, [&](const Box& box) {
         const Tensor weights =
@@ -234,7 +225,7 @@ void check_together(const std::vector<VolumeCase>& cases, std::vector<bool>& bad
                                             first->channels, ", wanted as many"));
       continue;
     }
-    by_image[file_identity(c.image.path) + '\n' + c.image.variable].push_back(i);
+    by_image[c.image_id + '\n' + c.image.variable].push_back(i);
   }
   const auto shares = [](const Box& a, const Box& b) {
     for (int k = 0; k < 3; ++k)

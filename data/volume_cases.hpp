@@ -37,6 +37,7 @@ struct VolumeCase {
   DType image_type = DType::f32;           ///< u8 or f32: what the files' values are read as
   DType label_type = DType::i32;           ///< u8 or i32
   FileStamp image_stamp, label_stamp, weight_stamp;
+  std::string image_id;  ///< file_identity() of the image, as the rank sees it that lists the cases
   MissingCells missing;  ///< cells of the box without a value in a channel, where these were read
 };
 

@@ -224,6 +224,7 @@ class Lister {
       }
     }
     if (out_.problems.size() > n_problems) return;
+    c.image_id = file_identity(c.image.path);
     c.image = volume_source(config_, c.image.path, config_.image_variable);
     c.label = volume_source(config_, c.label.path, config_.label_variable);
     if (!c.weight.path.empty())
@@ -336,7 +337,7 @@ namespace {
 template <class Each>
 void each_text(ListedVolume& v, Each&& each) {
   VolumeCase& c = v.of;
-  for (std::string* text : {&c.name, &c.group, &c.part, &c.place, &v.box}) each(*text);
+  for (std::string* text : {&c.name, &c.group, &c.part, &c.place, &c.image_id, &v.box}) each(*text);
   for (VolumeSource* source : {&c.image, &c.label, &c.weight})
     for (std::string* text : {&source->path, &source->variable, &source->order}) each(*text);
 }

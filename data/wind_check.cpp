@@ -35,20 +35,6 @@ Dims3 grid_of(const NetcdfFile& file, const std::string& variable,
 
 namespace {
 
-/// Runs `body`; an Error becomes a problem.  Whether there was none.
-template <class Body>
-bool finds_none(std::vector<std::string>& problems, Body&& body) {
-  try {
-    body();
-    return true;
-  } catch (const UsageError&) {
-    throw;
-  } catch (const Error& e) {
-    problems.push_back(e.what());
-    return false;
-  }
-}
-
 /// Throws Error where the coordinates say that an axis runs the other way: the lowest levels would
 /// be the highest ones, angles clockwise.  Pressure and depth rise downwards.
 void check_directions(const NetcdfFile& file, const std::vector<Axis>& axes) {

@@ -86,8 +86,7 @@ void pair_files(const WindConfig& config, WindFiles& out) {
 /// parts of their own, leaves both out.
 void refuse_shared_files(WindFiles& files) {
   std::map<std::string, std::vector<size_t>> by_file;
-  for (size_t i = 0; i < files.cases.size(); ++i)
-    by_file[file_identity(files.cases[i].wind_path)].push_back(i);
+  for (size_t i = 0; i < files.cases.size(); ++i) by_file[files.cases[i].wind_id].push_back(i);
   std::vector<bool> bad(files.cases.size(), false);
   for (const auto& [file, indices] : by_file)
     for (size_t k = 1; k < indices.size(); ++k) {
@@ -108,7 +107,8 @@ std::string pack_pairs(const WindFiles& files) {
   TextPacker out;
   out.add(files.cases.size());
   for (const WindCase& c : files.cases) {
-    for (const std::string* text : {&c.name, &c.wind_path, &c.mask_path, &c.part}) out.add(*text);
+    for (const std::string* text : {&c.name, &c.wind_path, &c.mask_path, &c.part, &c.wind_id})
+      out.add(*text);
     out.add(c.listed_angle_deg.has_value());
     if (c.listed_angle_deg) out.add(*c.listed_angle_deg);
     out.add(c.listed_group.has_value());
@@ -123,7 +123,8 @@ WindFiles unpack_pairs(const std::string& text) {
   TextUnpacker in(text, "list of the wind files");
   files.cases.resize(in.next_number());
   for (WindCase& c : files.cases) {
-    for (std::string* field : {&c.name, &c.wind_path, &c.mask_path, &c.part}) *field = in.next();
+    for (std::string* field : {&c.name, &c.wind_path, &c.mask_path, &c.part, &c.wind_id})
+      *field = in.next();
     if (in.next_number() != 0) c.listed_angle_deg = in.next_double();
     if (in.next_number() != 0) c.listed_group = in.next();
   }
@@ -144,6 +145,7 @@ WindFiles find_wind_files(const WindConfig& config, Collective* ranks,
       pair_files(config, files);
     else
       read_wind_list(config, files);
+    for (WindCase& c : files.cases) c.wind_id = file_identity(c.wind_path);
   };
   if (ranks) {
     ranks->agree("looking for the wind files", pair);

@@ -29,6 +29,7 @@ struct WindCase {
   FileStamp wind_stamp, mask_stamp;
   std::optional<Moments> moments;  ///< of the open cells of the kept levels, where values were read
   MissingCells missing;            ///< open cells of these levels without a value, where so
+  std::string wind_id;  ///< file_identity() of the wind file, as the rank sees it that pairs them
   /// What a manifest says, instead of the patterns for names.
   std::optional<std::string> listed_group;
   std::optional<double> listed_angle_deg;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <sstream>
 
 #include "apps/common/text.hpp"
@@ -13,29 +12,18 @@
 #include "data/netcdf.hpp"
 #include "data/netcdf_volume.hpp"
 #include "data/nifti_header.hpp"
+#include "data/preflight.hpp"
 #include "data/volume_read.hpp"
 
 namespace bora::unet3d {
 namespace {
 
+using data::finds_none;
 using Problems = std::vector<std::string>;
 using Kind = data::hdf5::TypeInfo::Kind;
 
 constexpr size_t kMostText = 200;  // bytes of a text that are shown
 constexpr size_t kMostParts = 16;  // of an attribute's values
-
-/// Runs `body`; an Error becomes a problem.  Whether there was none.
-bool try_to(Problems& problems, const std::function<void()>& body) {
-  try {
-    body();
-    return true;
-  } catch (const UsageError&) {
-    throw;
-  } catch (const Error& e) {
-    problems.emplace_back(e.what());
-    return false;
-  }
-}
 
 std::string name_text(const std::string& name) { return printable_line(name, kMostText); }
 
@@ -85,7 +73,7 @@ std::string attributes_text(const data::hdf5::Object& object, Problems& problems
         name.starts_with("_Netcdf4") || name.starts_with("_NC") || name.starts_with("_nc"))
       continue;
     std::string value = "(cannot be read)";
-    try_to(problems, [&] { value = attribute_text(object, name); });
+    finds_none(problems, [&] { value = attribute_text(object, name); });
     text += (text.empty() ? "" : ", ") + name_text(name) + " = " + value;
   }
   return text;
@@ -98,7 +86,7 @@ void list_datasets(const data::hdf5::Group& group, const std::string& prefix,
                    Problems& problems) {
   above.push_back(&group);
   for (const std::string& name : group.names())
-    try_to(problems, [&] {
+    finds_none(problems, [&] {
       if (group.is_dataset(name)) {
         out.push_back(prefix + name);
       } else if (group.is_group(name)) {
@@ -116,7 +104,7 @@ void list_datasets(const data::hdf5::Group& group, const std::string& prefix,
 void list_variables(const data::NetcdfFile& file, std::vector<std::string>& out,
                     Problems& problems) {
   for (const std::string& name : file.hdf5().names())
-    try_to(problems, [&] {
+    finds_none(problems, [&] {
       if (file.is_variable(name)) out.push_back(name);
     });
 }
@@ -137,7 +125,7 @@ std::string report_array(const data::NetcdfFile& file, const std::string& name,
   if (!info.units.empty() && info.units != "1") out << " in " << name_text(info.units);
   if (info.extents.size() < 3 || info.type.kind == Kind::text || info.type.kind == Kind::other) {
     std::string range = ": cannot be read";
-    try_to(problems, [&] { range = coordinate_text(file, info); });
+    finds_none(problems, [&] { range = coordinate_text(file, info); });
     out << range << "\n";
     return out.str();
   }
@@ -150,7 +138,7 @@ std::string report_array(const data::NetcdfFile& file, const std::string& name,
     if (!options.variable.empty()) throw;
     out << "    cannot be read as a volume: " << printable(e.what()) << "\n";
   }
-  try_to(problems, [&] {
+  finds_none(problems, [&] {
     const std::string a = attributes_text(file.hdf5().open_dataset(name), problems);
     if (!a.empty()) out << "    attributes: " << a << "\n";
   });
@@ -161,12 +149,12 @@ std::string report_hdf5(const std::string& path, const FieldReportOptions& optio
                         Problems& problems) {
   bool is_netcdf = false;
   Problems told_below;  // that an array cannot be looked at is found again by listing them
-  try_to(told_below, [&] { is_netcdf = data::is_netcdf4(path); });
+  finds_none(told_below, [&] { is_netcdf = data::is_netcdf4(path); });
   const data::NetcdfFile file = data::NetcdfFile::open(path);
   std::ostringstream out;
   out << printable(path) << ": " << (is_netcdf ? "NetCDF-4" : "HDF5") << ", "
       << bytes_text(static_cast<int64_t>(std::filesystem::file_size(path))) << "\n";
-  try_to(problems, [&] {
+  finds_none(problems, [&] {
     const std::string a = attributes_text(file.hdf5(), problems);
     if (!a.empty()) out << "  attributes: " << a << "\n";
   });
@@ -182,7 +170,7 @@ std::string report_hdf5(const std::string& path, const FieldReportOptions& optio
     names = {options.variable};
   }
   for (const std::string& name : names)
-    if (!try_to(problems, [&] { out << report_array(file, name, options, problems); }))
+    if (!finds_none(problems, [&] { out << report_array(file, name, options, problems); }))
       out << "  " << name_text(name) << ": cannot be read\n";
   return out.str();
 }
